@@ -16,14 +16,12 @@ pub struct BuildInfo {
     /// When it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_date: Option<Timestamp>,
-    /// The compiler.
     pub rustc: &'static str,
     /// What it was built for.
     pub platform: &'static str,
 }
 
 impl BuildInfo {
-    /// This binary.
     pub fn current() -> Self {
         let epoch: Option<i64> = env!("STRATA_BUILD_EPOCH").parse().ok();
         Self {

@@ -24,14 +24,16 @@ use strata_client::{Discovery, NodeClient, Places, ServerClient};
 use crate::global::Global;
 
 /// What a shell sets when it wants completions.
-pub(crate) const VARIABLE: &str = "STRATA_COMPLETE";
-const PATIENCE: Duration = Duration::from_millis(400);
+pub(crate) const COMPLETE_VARIABLE: &str = "STRATA_COMPLETE";
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Answers a shell that asks for completions, and ends the process; returns
 /// when this is an ordinary run. Call it first thing in `main`, before any
 /// runtime is started.
 pub fn complete(parser: impl Fn() -> clap::Command) {
-    CompleteEnv::with_factory(parser).var(VARIABLE).complete();
+    CompleteEnv::with_factory(parser)
+        .var(COMPLETE_VARIABLE)
+        .complete();
 }
 
 /// Completes the names of cells.
@@ -303,7 +305,12 @@ fn wait_for<T>(work: impl Future<Output = Option<T>>) -> Option<T> {
         .enable_all()
         .build()
         .ok()?;
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.ok().flatten() })
+    runtime.block_on(async {
+        tokio::time::timeout(REQUEST_TIMEOUT, work)
+            .await
+            .ok()
+            .flatten()
+    })
 }
 
 #[cfg(test)]
@@ -330,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for() {
+    fn completion_times_out() {
         let line = parse("strata --node unix:/nonexistent/node.sock cell show ");
         assert!(live_cells(&line).is_empty());
     }

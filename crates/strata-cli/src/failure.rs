@@ -1,4 +1,4 @@
-//! Why a command failed, for people and for scripts: what happened, why, what
+//! Why a command failed, for people and for scripts: what failed, why, what
 //! to do next, and the exit code that says it to a shell. Printed in one
 //! place, once.
 
@@ -15,13 +15,11 @@ pub type Result<T = ()> = std::result::Result<T, Failure>;
 /// The published exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
     Ok,
     /// Nobody planned for this.
     Unexpected,
     /// The command line is wrong.
     Usage,
-    /// Nobody answers.
     CannotConnect,
     /// It answered that it is in trouble itself.
     Server,
@@ -61,7 +59,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What happened, why, and what to do next.
+/// What failed, why, and what to do next.
 #[derive(Debug)]
 pub struct Failure {
     pub(crate) exit: Exit,
@@ -72,7 +70,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that says what happened.
+    /// A failure that names what failed.
     pub fn new(exit: Exit, what: impl Into<String>) -> Self {
         Self {
             exit,
@@ -87,7 +85,6 @@ impl Failure {
         Self::new(exit, "")
     }
 
-    /// Adds a reason.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Self {
         self.why.push(why.into());
@@ -101,7 +98,6 @@ impl Failure {
         self
     }
 
-    /// The exit code.
     pub fn exit(&self) -> Exit {
         self.exit
     }
@@ -155,7 +151,7 @@ impl From<&ClientError> for Failure {
             .because(reason),
             ClientError::Untrusted { address, reason } => Self::new(
                 Exit::NotAllowed,
-                format!("{address} and this client do not trust each other"),
+                format!("TLS authentication with {address} failed"),
             )
             .because(reason),
             ClientError::Nowhere { tried, .. } => Self {

@@ -8,41 +8,46 @@ use strata_client::{Address, Discovery, Places};
 
 use crate::printer::Color;
 
-/// Flatten this beside the subcommand.
+/// Global flags, flattened beside the subcommand.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Global {
-    /// The data folder of a daemon on this machine; DIR/client says where it
-    /// listens and holds the credentials
+    /// Data directory of a daemon on this host; DIR/client holds its address
+    /// and credentials
     #[arg(long, value_name = "DIR", env = "STRATA_DATA_DIR", global = true)]
     #[arg(value_hint = ValueHint::DirPath, hide_env_values = true, help_heading = "Connection")]
     pub data_dir: Option<PathBuf>,
 
-    /// The server, as https://HOST:PORT
+    /// Server, as https://HOST:PORT
     #[arg(long, value_name = "URL", env = "STRATA_SERVER", global = true)]
     #[arg(hide_env_values = true, help_heading = "Connection")]
     pub server: Option<Address>,
 
-    /// The node, as https://HOST:PORT or unix:PATH
+    /// Node, as https://HOST:PORT or unix:PATH
     #[arg(long, value_name = "URL", env = "STRATA_NODE", global = true)]
     #[arg(hide_env_values = true, help_heading = "Connection")]
     pub node: Option<Address>,
 
-    /// A folder with ca.crt, client.crt and client.key
-    #[arg(long, value_name = "FOLDER", env = "STRATA_CREDENTIALS", global = true)]
+    /// Directory with ca.crt, client.crt and client.key
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        env = "STRATA_CREDENTIALS",
+        global = true
+    )]
     #[arg(value_hint = ValueHint::DirPath, hide_env_values = true, help_heading = "Connection")]
     pub credentials: Option<PathBuf>,
 
-    /// The CA of the server, for a token in STRATA_TOKEN
+    /// CA of the server, for a token in STRATA_TOKEN
     #[arg(long, value_name = "FILE", env = "STRATA_CA", global = true)]
     #[arg(value_hint = ValueHint::FilePath, hide_env_values = true, help_heading = "Connection")]
     pub ca: Option<PathBuf>,
 
-    /// When to colour; NO_COLOR is honoured
+    /// When to use colour; NO_COLOR is honoured
     #[arg(long, value_enum, default_value_t, value_name = "WHEN", global = true)]
     #[arg(hide_possible_values = true, help_heading = "Output")]
     pub color: Color,
 
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(short, long, global = true, help_heading = "Output")]
     pub quiet: bool,
 }

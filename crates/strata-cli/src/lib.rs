@@ -23,7 +23,7 @@ mod values;
 mod view;
 
 pub use build_info::BuildInfo;
-pub use commands::{AUDIT, Command, NodeCommand};
+pub use commands::{AUDIT, AUDIT_HEAD, Command, NodeCommand};
 pub use complete::complete;
 pub use failure::{Exit, Failure, Result};
 pub use global::Global;

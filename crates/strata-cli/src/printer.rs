@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::Failure;
 
-/// When to colour.
+/// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -21,9 +21,9 @@ pub enum Color {
     Never,
 }
 
-/// What a piece of text says about itself.
+/// Style of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum Style {
     #[default]
     Plain,
     Good,
@@ -33,8 +33,8 @@ pub(crate) enum Tone {
     Bold,
 }
 
-impl Tone {
-    /// `text` in this tone.
+impl Style {
+    /// `text` with the escape codes of this style.
     pub(crate) fn paint(self, text: &str, color: bool) -> String {
         let code = match self {
             _ if !color => return text.to_owned(),
@@ -49,19 +49,19 @@ impl Tone {
     }
 }
 
-/// How often to look whether the reader of stdout has left.
-const LOOK_FOR_READER: Duration = Duration::from_secs(1);
+/// Poll interval for a closed stdout.
+const READER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 type Sink = Box<dyn Write + Send>;
 
-/// Where output goes and how it looks there.
+/// Output streams and their formatting.
 pub struct Printer {
     out: Sink,
     err: Sink,
     /// Colour on stdout.
     pub(crate) color: bool,
     color_err: bool,
-    /// How wide lines may be; none where stdout is no terminal.
+    /// Maximum line width; `None` if stdout is not a terminal.
     pub(crate) width: Option<usize>,
     terminal: bool,
     quiet: bool,
@@ -107,7 +107,7 @@ impl Printer {
         }
     }
 
-    /// Says nothing to people but errors.
+    /// Suppresses messages except errors.
     #[must_use]
     pub fn quiet(mut self, quiet: bool) -> Self {
         self.quiet = quiet;
@@ -142,7 +142,7 @@ impl Printer {
     /// log must not keep `| head` waiting for one more line.
     pub(crate) async fn unless_gone<T>(&self, next: impl Future<Output = T>) -> io::Result<T> {
         let gone = async {
-            let mut looks = tokio::time::interval(LOOK_FOR_READER);
+            let mut looks = tokio::time::interval(READER_POLL_INTERVAL);
             loop {
                 looks.tick().await;
                 if self.of_process && reader_is_gone() {
@@ -157,10 +157,10 @@ impl Printer {
         }
     }
 
-    /// Something worth knowing, for people.
+    /// Prints a message to stderr.
     pub(crate) fn note(&mut self, text: &str) {
         if !self.quiet {
-            self.tell(text);
+            self.write_line(&printable(text));
         }
     }
 
@@ -180,11 +180,11 @@ impl Printer {
         let _ = self.err.flush();
     }
 
-    /// Something that may hurt, for people.
+    /// Prints a warning to stderr.
     pub(crate) fn warn(&mut self, text: &str) {
         if !self.quiet {
-            let prefix = Tone::Warn.paint("warning:", self.color_err);
-            self.tell(&format!("{prefix} {text}"));
+            let prefix = Style::Warn.paint("warning:", self.color_err);
+            self.write_line(&format!("{prefix} {}", printable(text)));
         }
     }
 
@@ -199,22 +199,34 @@ impl Printer {
         if failure.what.is_empty() {
             return;
         }
-        let prefix = Tone::Bad.paint("error:", self.color_err);
-        self.tell(&format!("{prefix} {}", failure.what));
+        let prefix = Style::Bad.paint("error:", self.color_err);
+        self.write_line(&format!("{prefix} {}", printable(&failure.what)));
         for why in &failure.why {
-            self.tell(&format!("  {why}"));
+            self.write_line(&format!("  {}", printable(why)));
         }
         if let Some(hint) = &failure.hint {
-            let prefix = Tone::Bold.paint("hint:", self.color_err);
-            self.tell(&format!("{prefix} {hint}"));
+            let prefix = Style::Bold.paint("hint:", self.color_err);
+            self.write_line(&format!("{prefix} {}", printable(hint)));
         }
     }
 
-    /// Nobody is left to tell when stderr itself is gone.
-    fn tell(&mut self, text: &str) {
+    /// Write errors are ignored: there is no other channel if stderr is closed.
+    fn write_line(&mut self, text: &str) {
         let _ = writeln!(self.err, "{text}");
         let _ = self.err.flush();
     }
+}
+
+/// A text without what a terminal would take for a command. Messages carry what
+/// a node, a registry or another caller said: that colours nothing, moves no
+/// cursor and writes to no clipboard.
+fn printable(text: &str) -> String {
+    let plain = |c: char| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    text.chars().map(plain).collect()
 }
 
 fn reader_is_gone() -> bool {

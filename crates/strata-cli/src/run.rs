@@ -11,16 +11,16 @@ use crate::session::Session;
 /// For the end of the binary's own help.
 pub const AFTER_HELP: &str = "\
 Examples:
-  strata up                                       everything on this machine
+  strata up                                       everything on this host
   strata instance create web --image nginx:1.27 -p 8080:80
   strata instance logs web -f
   strata node list
   strata apply -f shop.yaml
-  strata doctor                                   what this machine can do
+  strata doctor                                   what this host supports
 
 Exit codes:
   0 ok   1 unexpected   2 usage   3 cannot connect   4 server error
-  5 not allowed   6 refused   7 what was waited for failed";
+  5 forbidden   6 rejected   7 the awaited resource failed";
 
 /// Runs a command with the streams of this process.
 pub async fn run(command: Command, global: &Global) -> ExitCode {

@@ -47,18 +47,15 @@ impl Session {
         }
     }
 
-    /// The time.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// The node, connected.
     pub(crate) async fn node(&self) -> Result<NodeClient> {
         let target = self.discovery.node()?;
         Ok(NodeClient::connect(&target).await?)
     }
 
-    /// The server, connected.
     pub(crate) async fn server(&self) -> Result<ServerClient> {
         let target = self.discovery.server()?;
         Ok(ServerClient::connect(&target).await?)
@@ -87,10 +84,10 @@ impl Session {
         })?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
-            _ => {
-                Err(Failure::new(Exit::Refused, "nothing was changed")
-                    .hint("answer y, or pass --yes"))
-            }
+            _ => Err(
+                Failure::new(Exit::Refused, "cancelled, nothing was changed")
+                    .hint("answer y, or pass --yes"),
+            ),
         }
     }
 }

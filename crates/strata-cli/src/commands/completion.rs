@@ -7,17 +7,17 @@ use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// Print the completion script of a shell
+/// Print the completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Completes names of live instances, nodes, pods, cells and the like too.
+Completes names of live instances, nodes, pods, cells and other resources too.
 
 Examples:
   source <(strata completion bash)                        # in ~/.bashrc
   source <(strata completion zsh)                         # in ~/.zshrc
   strata completion fish > ~/.config/fish/completions/strata.fish")]
 pub struct Completion {
-    /// The shell
+    /// Shell
     shell: ShellArg,
 }
 
@@ -37,7 +37,7 @@ impl Completion {
         };
         let mut script = Vec::new();
         shell.write_registration(
-            complete::VARIABLE,
+            complete::COMPLETE_VARIABLE,
             "strata",
             "strata",
             "strata",

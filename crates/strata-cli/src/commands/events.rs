@@ -1,5 +1,5 @@
-//! `strata events`: what happened to instances, workloads, nodes and
-//! projects. The server remembers the latest of it.
+//! `strata events`: events of instances, workloads, nodes and projects. The
+//! server keeps the latest.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 use crate::view::event_line;
 
-/// A server that restarts is waited for so long, in steps of [`PAUSE`].
-const RETRIES: u32 = 30;
-const PAUSE: Duration = Duration::from_secs(1);
+/// Retries while a server restarts, at [`RETRY_INTERVAL`].
+const MAX_RETRIES: u32 = 30;
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What happened to instances, workloads, nodes and projects
+/// Show events of instances, workloads, nodes and projects
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,14 +26,14 @@ Examples:
   strata events -f --kind instance
   strata events -f -o json | jq -r .message")]
 pub struct Events {
-    /// Only about what has this name
+    /// Only events of the resource with this name
     name: Option<String>,
 
-    /// Go on, and print what happens
+    /// Watch for new events
     #[arg(short, long)]
     follow: bool,
 
-    /// Only about instances, workloads, nodes or projects
+    /// Only events of this kind: instance, workload, node or project
     #[arg(long, value_parser = ["instance", "workload", "node", "project"])]
     kind: Option<String>,
 
@@ -47,7 +47,7 @@ pub struct Events {
 impl Events {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
-        let query = Query::new().project(self.scope.said());
+        let query = Query::new().project(self.scope.given());
         let query = query.maybe("kind", self.kind.as_deref());
         let failed = || unable("read the events");
         if !self.follow {
@@ -65,13 +65,13 @@ impl Events {
                 // It was long enough for the server: go on where we were.
                 Ok(()) => lost = 0,
                 Err(ClientError::Lost { .. } | ClientError::Connect { .. })
-                    if last.is_some() && lost < RETRIES =>
+                    if last.is_some() && lost < MAX_RETRIES =>
                 {
                     lost += 1;
                 }
                 Err(error) => return Err(failed()(error)),
             }
-            let pause = tokio::time::sleep(PAUSE);
+            let pause = tokio::time::sleep(RETRY_INTERVAL);
             session.printer.unless_gone(pause).await?;
         }
     }
@@ -104,7 +104,7 @@ impl Events {
                 },
                 Ok(Some(Change::Synced)) => untold(first.take().unwrap_or_default(), last.as_ref()),
                 Ok(Some(Change::Resync)) => {
-                    session.printer.warn("some events were left out here");
+                    session.printer.warn("some events were dropped here");
                     continue;
                 }
                 Ok(Some(Change::Delete(_))) => continue,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_left_out_and_a_new_server_is_heard_from_its_first() {
+    fn printed_events_are_skipped_unless_the_server_restarted() {
         let numbers = |remembered: &[Event], last: Option<&Event>| {
             let news = untold(remembered.to_vec(), last);
             news.iter().map(|one| one.number).collect::<Vec<_>>()

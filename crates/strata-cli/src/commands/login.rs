@@ -12,25 +12,25 @@ use super::whoami;
 use crate::failure::{Exit, Failure, Result};
 use crate::session::Session;
 
-/// Remember a server and the proof for it
+/// Save credentials for a server
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The login is kept in ~/.config/strata/config.toml, for you alone.
+The context is stored in ~/.config/strata/config.toml, readable only by you.
 
 Examples:
   strata login --server https://strata.lan:7700 --credentials ./me
   strata login --server https://strata.lan:7700 --ca ca.crt --token-file token
   strata login --refresh")]
 pub struct Login {
-    /// A file with an API token; - is stdin
+    /// File with an API token; - is stdin
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     token_file: Option<PathBuf>,
 
-    /// A name for the login
+    /// Name of the context
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
 
-    /// Take over the roots that the server of the login in use trusts now
+    /// Update the trusted CA roots of the current context from its server
     #[arg(long, conflicts_with_all = ["token_file", "name"])]
     refresh: bool,
 }
@@ -43,12 +43,15 @@ impl Login {
         }
         let Some(address) = session.discovery.server.clone() else {
             return Err(usage(
-                "no server was named",
+                "no server specified",
                 "add --server https://HOST:PORT",
             ));
         };
         let Some(file) = session.discovery.places.logins.clone() else {
-            return Err(usage("there is no home to keep the login in", "set HOME"));
+            return Err(usage(
+                "no home directory to store the context in",
+                "set HOME",
+            ));
         };
         if let Some(token) = &self.token_file {
             session.discovery.token = Some(read_token(token, &mut session.input)?);
@@ -69,7 +72,7 @@ impl Login {
 
 /// Asks the server of the login in use for the roots it trusts, and keeps them.
 async fn refresh(session: &mut Session) -> Result {
-    let nothing = || Failure::new(Exit::Usage, "there is no login to refresh");
+    let nothing = || Failure::new(Exit::Usage, "no context to refresh");
     let file = session.discovery.places.logins.clone();
     let file = file.ok_or_else(nothing)?;
     let mut contexts = Contexts::read(&file)?;
@@ -82,7 +85,7 @@ async fn refresh(session: &mut Session) -> Result {
     contexts.write(&file)?;
     session
         .printer
-        .note(&format!("the roots of {} are kept", server.address()));
+        .note(&format!("stored the CA roots of {}", server.address()));
     Ok(())
 }
 
@@ -95,9 +98,9 @@ fn take_roots(context: &mut Context, ca_pem: &str) -> Result {
     if context.ca_pem.is_some() {
         context.ca_pem = Some(ca_pem.to_owned());
     }
-    if let Some(folder) = &context.credentials {
-        Credentials::write_ca(folder, ca_pem).map_err(|why| {
-            let what = format!("cannot write into {}", folder.display());
+    if let Some(directory) = &context.credentials {
+        Credentials::write_ca(directory, ca_pem).map_err(|why| {
+            let what = format!("cannot write into {}", directory.display());
             Failure::new(Exit::Unexpected, what).because(why.to_string())
         })?;
     }
@@ -106,27 +109,25 @@ fn take_roots(context: &mut Context, ca_pem: &str) -> Result {
 
 fn context(session: &Session, address: &Address) -> Result<Context> {
     let discovery = &session.discovery;
-    let folder = match (&discovery.credentials, &discovery.data_dir) {
-        (Some(folder), _) => Some(folder.clone()),
+    let directory = match (&discovery.credentials, &discovery.data_dir) {
+        (Some(directory), _) => Some(directory.clone()),
         (None, Some(data_dir)) if discovery.token.is_none() => Some(data_dir.join("client")),
         _ => None,
     };
-    if let Some(folder) = folder {
-        let folder = folder
+    if let Some(directory) = directory {
+        let directory = directory
             .canonicalize()
-            .map_err(|why| Failure::file("use", &folder, &why))?;
+            .map_err(|why| Failure::file("use", &directory, &why))?;
         return Ok(Context {
             server: address.to_string(),
-            credentials: Some(folder),
+            credentials: Some(directory),
             token: None,
             ca_pem: None,
         });
     }
     let (Some(token), Some(ca)) = (&discovery.token, &discovery.ca) else {
-        return Err(
-            Failure::new(Exit::Usage, "nothing was given to log in with")
-                .hint("add --credentials FOLDER, or --token-file FILE and --ca FILE"),
-        );
+        return Err(Failure::new(Exit::Usage, "no credentials specified")
+            .hint("add --credentials DIRECTORY, or --token-file FILE and --ca FILE"));
     };
     let ca_pem = std::fs::read_to_string(ca).map_err(|why| Failure::file("read", ca, &why))?;
     Ok(Context {
@@ -148,7 +149,7 @@ fn read_token(file: &Path, input: &mut dyn std::io::Read) -> Result<String> {
     match text.trim() {
         "" => Err(Failure::new(
             Exit::Usage,
-            format!("{} holds no token", file.display()),
+            format!("{} contains no token", file.display()),
         )),
         token => Ok(token.to_owned()),
     }

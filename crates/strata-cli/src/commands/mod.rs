@@ -1,26 +1,27 @@
-//! Every command: one folder per noun, one file per verb.
+//! Every command: one directory per noun, one file per verb.
 
 mod apply;
 mod audit;
 mod backup;
-mod begun;
+mod bulk;
 mod ca;
 mod cell;
 mod certificate;
 mod cluster;
 mod completion;
 mod doctor;
-mod each;
 mod events;
-mod happened;
 mod hypervisor;
 mod image;
 mod instance;
+mod interactive;
 mod login;
 mod logs;
 mod machine;
 mod node;
+mod node_events;
 mod operation;
+mod operation_wait;
 mod pod;
 mod pool;
 mod project;
@@ -30,7 +31,6 @@ mod spawn;
 mod spec;
 mod storage;
 mod store;
-mod talk;
 mod token;
 mod top;
 mod usage;
@@ -43,102 +43,102 @@ mod workload;
 
 use clap::Subcommand;
 
-pub use audit::AUDIT;
+pub use audit::{AUDIT, AUDIT_HEAD};
 pub use node::NodeCommand;
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
 
-/// What the command line can do beside running the daemons.
+/// Client commands: everything but running the daemons.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Containers and virtual machines, on whichever node has room
+    /// Containers and virtual machines, scheduled across nodes
     #[command(subcommand)]
     Instance(instance::InstanceCommand),
     /// Templates of instances
     #[command(subcommand)]
     Workload(workload::WorkloadCommand),
-    /// The nodes of the server. The binary's `node`, which is the daemon as
-    /// well, hands its verbs over as these.
+    /// Nodes of the server. The `node` command of the binary, which also starts
+    /// the daemon, dispatches its verbs here.
     #[command(skip)]
     Node(NodeCommand),
-    /// Whose instances are whose, and how much each may have
+    /// Projects and their quotas
     #[command(subcommand)]
     Project(project::ProjectCommand),
-    /// Values that instances are given and nobody is shown
+    /// Secret values for instances
     #[command(subcommand)]
     Secret(secret::SecretCommand),
-    /// The inventory: machines that can be brought up
+    /// Inventory of machines
     #[command(subcommand)]
     Machine(machine::MachineCommand),
-    /// Machines that host instances: brought up, emptied, taken down
+    /// Machines as nodes: boot, drain, wipe, autoscale
     #[command(subcommand)]
     Hypervisor(hypervisor::HypervisorCommand),
-    /// Kubernetes clusters made of machines
+    /// Kubernetes clusters
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
-    /// The workers of a cluster, pool by pool
+    /// Node pools of a cluster
     #[command(subcommand)]
     Pool(pool::PoolCommand),
-    /// The storage pool: its room, its devices, its volumes
+    /// Storage pool: devices and volumes
     #[command(subcommand)]
     Storage(storage::StorageCommand),
-    /// Backups of the pool and of Strata's own state
+    /// Backups of the storage pool and the control-plane state
     #[command(subcommand)]
     Backup(backup::BackupCommand),
-    /// Make or change what a file describes
+    /// Create or update the resources described in a file
     Apply(apply::Apply),
-    /// Long actions of the server
+    /// Long-running operations
     #[command(subcommand)]
     Operation(operation::OperationCommand),
-    /// What happened to instances, workloads, nodes and projects
+    /// Show events of instances, workloads, nodes and projects
     Events(events::Events),
-    /// The records of a control plane that does not run
+    /// Offline export, import and check of control-plane data
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// Isolated places on a node, and what runs in them
+    /// Cells: isolated cgroups and namespaces on a node
     #[command(subcommand)]
     Cell(cell::CellCommand),
-    /// Containers on a node
+    /// Pods: containers on a node
     #[command(subcommand)]
     Pod(pod::PodCommand),
     /// Virtual machines on a node
     #[command(subcommand)]
     Vm(vm::VmCommand),
-    /// Machines inside the machine: nodes of their own
+    /// Nested nodes, each in a container of a host
     #[command(subcommand)]
     Spawn(spawn::SpawnCommand),
-    /// Volumes that a node keeps for its pods
+    /// Node-local volumes for pods
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
-    /// Images on a node: what containers are made of
+    /// Container images on a node
     #[command(subcommand)]
     Image(image::ImageCommand),
-    /// The output of what runs, or of the daemon itself
+    /// Show the output of executables, or the log of the daemon
     Logs(logs::Logs),
-    /// What the cells of a node use, live
+    /// Show live resource usage of the cells of a node
     Top(top::Top),
-    /// What this machine can and cannot do for Strata
+    /// Check what this host supports
     Doctor(doctor::Doctor),
-    /// Tokens for the API and for nodes that join
+    /// API tokens and join tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Certificates of this installation's own CA
+    /// Certificates issued by the CA
     #[command(subcommand)]
     Certificate(certificate::CertificateCommand),
-    /// The roots of that CA, and their rotation
+    /// Certificate authority and its rotation
     #[command(subcommand)]
     Ca(ca::CaCommand),
-    /// Who was allowed to do what, and who was not
+    /// Audit log
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Remember a server and the proof for it
+    /// Save credentials for a server
     Login(login::Login),
-    /// Who the server says is calling
+    /// Show the current identity
     Whoami(whoami::Whoami),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     Completion(completion::Completion),
-    /// What this binary was built from
+    /// Show version and build information
     Version(version::Version),
 }
 

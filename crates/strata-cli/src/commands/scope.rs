@@ -1,4 +1,4 @@
-//! Whose things a command is about.
+//! The project of a command.
 
 use clap::Args;
 use strata_client::rest::Query;
@@ -6,13 +6,13 @@ use strata_client::rest::Query;
 use crate::complete;
 use crate::values::label_name;
 
-/// The project of whoever names none.
+/// The default project.
 pub(crate) const DEFAULT_PROJECT: &str = "default";
 
-/// Flatten this into every command about instances and workloads.
+/// Project flag, flattened into every command on instances and workloads.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Scope {
-    /// The project; default unless told
+    /// Project [default: default]
     #[arg(
         long,
         value_name = "PROJECT",
@@ -24,24 +24,24 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The project, if one was said.
-    pub(crate) fn said(&self) -> Option<&str> {
+    /// The project, if one was given.
+    pub(crate) fn given(&self) -> Option<&str> {
         self.project.as_deref()
     }
 
     /// The project.
     pub(crate) fn project(&self) -> &str {
-        self.said().unwrap_or(DEFAULT_PROJECT)
+        self.given().unwrap_or(DEFAULT_PROJECT)
     }
 
-    /// For questions about one thing of it.
+    /// Query for one resource of the project.
     pub(crate) fn query(&self) -> Query {
-        Query::new().project(self.said())
+        Query::new().project(self.given())
     }
 
-    /// A thing of it, with the project where that is not the usual one.
+    /// `PROJECT/NAME`, or the name alone in the default project.
     pub(crate) fn full(&self, name: &str) -> String {
-        match self.said() {
+        match self.given() {
             Some(project) if !name.contains('/') => format!("{project}/{name}"),
             _ => name.to_owned(),
         }
@@ -54,13 +54,13 @@ pub(crate) struct ListScope {
     #[command(flatten)]
     scope: Scope,
 
-    /// Of all projects that you may see
+    /// List across all projects you may see
     #[arg(short = 'A', long, conflicts_with = "project")]
     all_projects: bool,
 }
 
 impl ListScope {
-    /// What is asked for.
+    /// The query of the list.
     pub(crate) fn query(&self) -> Query {
         match self.all_projects {
             true => Query::new(),
@@ -68,7 +68,7 @@ impl ListScope {
         }
     }
 
-    /// How a thing is called in the list: so that the name can be copied.
+    /// Name in the list, usable on the command line.
     pub(crate) fn name(&self, project: &str, name: &str) -> String {
         match self.all_projects {
             true => format!("{project}/{name}"),

@@ -7,7 +7,7 @@ use crate::failure::Result;
 use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 
-/// What this binary was built from
+/// Show version and build information
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -1,20 +1,13 @@
-//! Lists that go on: what there is, and then what changes.
+//! Watches: the present items, and then changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use strata_client::rest::{Change, Query, Resource, RestClient};
+use strata_client::rest::{Change, Query, RestClient};
 
 use crate::failure::{Result, unable};
-use crate::output::{self, Format, Show};
+use crate::output::{self, Format};
 use crate::session::Session;
-
-/// Something that can be watched.
-pub(crate) trait Watched: Resource + Show {
-    /// What it is told apart by.
-    fn key(&self) -> String;
-    /// What is worth a line when it changes; figures are not.
-    fn gist(&self) -> String;
-}
+use crate::view::Watched;
 
 /// Prints what there is and each change, until the reader of our output
 /// leaves or the server does. A stream that was long enough is begun anew.
@@ -39,7 +32,7 @@ pub(crate) async fn watch<T: Watched>(
             match change {
                 Change::Put(mut thing) => {
                     rename(&mut thing);
-                    match (&mut first, list.news(&thing)) {
+                    match (&mut first, list.record(&thing)) {
                         (_, false) => {}
                         (Some(first), true) => first.push(thing),
                         (None, true) => list.print(session, &[thing])?,
@@ -47,26 +40,26 @@ pub(crate) async fn watch<T: Watched>(
                 }
                 Change::Delete(mut thing) => {
                     rename(&mut thing);
-                    list.gone(session, &thing.key());
+                    list.print_deleted(session, &thing.key());
                 }
                 Change::Synced => {
                     list.print(session, &first.take().unwrap_or_default())?;
                     list.synced(session);
                 }
-                Change::Resync => list.told = Some(BTreeSet::new()),
+                Change::Resync => list.resynced = Some(BTreeSet::new()),
             }
         }
-        list.told = Some(BTreeSet::new());
+        list.resynced = Some(BTreeSet::new());
     }
 }
 
-/// What was printed so far.
+/// State of a watched list.
 struct List {
     format: Format,
     header: bool,
     seen: BTreeMap<String, (String, String)>,
-    /// What is told again after changes were left out.
-    told: Option<BTreeSet<String>>,
+    /// Keys received since a resync.
+    resynced: Option<BTreeSet<String>>,
 }
 
 impl List {
@@ -75,36 +68,39 @@ impl List {
             format,
             header: true,
             seen: BTreeMap::new(),
-            told: None,
+            resynced: None,
         }
     }
 
-    /// Whether there is something to print about it.
-    fn news<T: Watched>(&mut self, thing: &T) -> bool {
-        if let Some(told) = &mut self.told {
-            told.insert(thing.key());
+    /// Records an item; whether it must be printed.
+    fn record<T: Watched>(&mut self, thing: &T) -> bool {
+        if let Some(resynced) = &mut self.resynced {
+            resynced.insert(thing.key());
         }
-        let now = (thing.gist(), thing.reference());
+        let now = (thing.summary(), thing.reference());
         let before = self.seen.insert(thing.key(), now.clone());
         before != Some(now)
     }
 
-    /// Everything was told again: what was not is gone.
+    /// The resync is complete: items that were not received are deleted.
     fn synced(&mut self, session: &mut Session) {
-        let Some(told) = self.told.take() else {
+        let Some(resynced) = self.resynced.take() else {
             return;
         };
         let known = self.seen.keys();
-        let gone: Vec<String> = known.filter(|key| !told.contains(*key)).cloned().collect();
+        let gone: Vec<String> = known
+            .filter(|key| !resynced.contains(*key))
+            .cloned()
+            .collect();
         for key in gone {
-            self.gone(session, &key);
+            self.print_deleted(session, &key);
         }
     }
 
     /// It was deleted, or is none of those that are listed any more.
-    fn gone(&mut self, session: &mut Session, key: &str) {
+    fn print_deleted(&mut self, session: &mut Session, key: &str) {
         if let Some((_, reference)) = self.seen.remove(key) {
-            let line = format!("{reference} is gone from the list");
+            let line = format!("{reference} was deleted");
             session.printer.note(&line);
         }
     }

@@ -9,7 +9,7 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::view::CallerView;
 
-/// Who the server says is calling
+/// Show the current identity
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ pub(super) async fn ask(server: &ServerClient) -> Result<CallerView> {
         .identity()
         .who_am_i(WhoAmIRequest {})
         .await
-        .map_err(cannot(server, "ask who is calling"))?;
+        .map_err(cannot(server, "show the current identity"))?;
     Ok(CallerView::new(
         answer.into_inner(),
         server.address().to_string(),

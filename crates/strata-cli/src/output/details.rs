@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::human;
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// Labels and values. What has no value has no line.
 pub(crate) struct Details {
@@ -37,12 +37,12 @@ impl Details {
     }
 
     /// The state, and why it is so.
-    pub(crate) fn state(&mut self, state: &str, reason: Option<&str>, tone: Tone, color: bool) {
+    pub(crate) fn state(&mut self, state: &str, reason: Option<&str>, style: Style, color: bool) {
         let state = match reason {
             Some(reason) => format!("{state} ({reason})"),
             None => state.to_owned(),
         };
-        let painted = tone.paint(&plain(&state), color);
+        let painted = style.paint(&plain(&state), color);
         self.line("State", &painted);
     }
 
@@ -53,7 +53,6 @@ impl Details {
         }
     }
 
-    /// All lines.
     pub(crate) fn finish(self) -> String {
         self.text
     }
@@ -63,7 +62,7 @@ impl Details {
     }
 }
 
-/// What others wrote must not steer the terminal.
+/// Control characters are removed: remote text must not control the terminal.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -12,7 +12,7 @@ use super::{Column, Table, TableCell};
 use crate::failure::{Exit, Failure, Result};
 use crate::session::Session;
 
-/// How to print.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Table,
@@ -22,10 +22,10 @@ pub(crate) enum Format {
     Name,
 }
 
-/// Flatten this into every command that prints.
+/// Output flag, flattened into every command that prints.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct OutputArgs {
-    /// How to print: table, wide, json, yaml or name
+    /// Output format: table, wide, json, yaml or name
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     #[arg(hide_possible_values = true, help_heading = "Output")]
     output: Option<Format>,
@@ -39,7 +39,7 @@ impl OutputArgs {
 
     /// What was asked for, if anything was: for commands that change things
     /// and otherwise print nothing.
-    pub(crate) fn asked(self) -> Option<Format> {
+    pub(crate) fn requested(self) -> Option<Format> {
         self.output
     }
 }
@@ -133,5 +133,5 @@ fn yaml(value: &impl Serialize) -> Result<String> {
 }
 
 fn unwritable(why: &dyn std::error::Error) -> Failure {
-    Failure::new(Exit::Unexpected, "cannot write the result down").because(why.to_string())
+    Failure::new(Exit::Unexpected, "cannot serialize the result").because(why.to_string())
 }

@@ -3,14 +3,12 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::printer::Tone;
+use crate::printer::Style;
 
-/// Between two columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 /// The least that is left of a column of free text.
-const LEAST: usize = 10;
+const MIN_COLUMN_WIDTH: usize = 10;
 
-/// One column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     name: &'static str,
@@ -51,24 +49,24 @@ impl Column {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableCell {
     text: String,
-    tone: Tone,
+    style: Style,
 }
 
 impl TableCell {
-    /// A text with a tone. Control characters would wreck the table, or the
+    /// A text with a style. Control characters would wreck the table, or the
     /// terminal.
-    pub(crate) fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
+    pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
         let plain = |c: char| if c.is_control() { ' ' } else { c };
         Self {
             text: text.as_ref().chars().map(plain).collect(),
-            tone,
+            style,
         }
     }
 }
 
 impl<T: AsRef<str>> From<T> for TableCell {
     fn from(text: T) -> Self {
-        Self::toned(text, Tone::Plain)
+        Self::styled(text, Style::Plain)
     }
 }
 
@@ -93,7 +91,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The lines of the table, header first unless told otherwise. `width`
+    /// The lines of the table, with the header by default. `width`
     /// is that of the terminal; without one, nothing is cut.
     pub(crate) fn render(&self, width: Option<usize>, color: bool, header: bool) -> String {
         let widths = self.fit(width.unwrap_or(usize::MAX));
@@ -102,7 +100,7 @@ impl Table {
             let names = self
                 .columns
                 .iter()
-                .map(|column| TableCell::toned(column.name, Tone::Bold));
+                .map(|column| TableCell::styled(column.name, Style::Bold));
             self.line(&mut out, &names.collect::<Vec<_>>(), &widths, color);
         }
         for row in &self.rows {
@@ -119,11 +117,13 @@ impl Table {
                 *width = (*width).max(cell.text.width());
             }
         }
-        let mut excess = (widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1))
-            .saturating_sub(limit);
+        let mut excess = (widths.iter().sum::<usize>()
+            + COLUMN_GAP * widths.len().saturating_sub(1))
+        .saturating_sub(limit);
         for (width, column) in widths.iter_mut().zip(&self.columns) {
             if column.text && excess > 0 {
-                let cut = excess.min(width.saturating_sub(LEAST.max(column.name.width())));
+                let cut =
+                    excess.min(width.saturating_sub(MIN_COLUMN_WIDTH.max(column.name.width())));
                 *width -= cut;
                 excess -= cut;
             }
@@ -136,13 +136,16 @@ impl Table {
         for ((cell, column), &width) in cells.iter().zip(&self.columns).zip(widths) {
             let text = cut(&cell.text, width);
             let padding = " ".repeat(width.saturating_sub(text.width()));
-            let painted = cell.tone.paint(&text, color);
+            let painted = cell.style.paint(&text, color);
             let (before, after) = if column.right {
                 (padding, String::new())
             } else {
                 (String::new(), padding)
             };
-            line.push_str(&format!("{before}{painted}{after}{}", " ".repeat(GAP)));
+            line.push_str(&format!(
+                "{before}{painted}{after}{}",
+                " ".repeat(COLUMN_GAP)
+            ));
         }
         out.push_str(line.trim_end());
         out.push('\n');
@@ -188,7 +191,7 @@ mod tests {
         ]);
         let long = "sh -c ".to_owned() + &"x".repeat(80);
         table.push(vec![
-            TableCell::toned("batch/nightly", Tone::Bad),
+            TableCell::styled("batch/nightly", Style::Bad),
             "12".into(),
             long.into(),
             "2d".into(),

@@ -12,11 +12,11 @@ pub(crate) type Keyboard = mpsc::Receiver<Vec<u8>>;
 const CHUNK: usize = 64 << 10;
 /// How many of them may wait: whoever types faster than the other side reads
 /// is made to wait.
-const WAITING: usize = 4;
+const CHANNEL_CAPACITY: usize = 4;
 
 /// Reads `input` from now on.
 pub(crate) fn keyboard(mut input: Box<dyn BufRead + Send>) -> Keyboard {
-    let (sender, keyboard) = mpsc::channel(WAITING);
+    let (sender, keyboard) = mpsc::channel(CHANNEL_CAPACITY);
     std::thread::spawn(move || {
         let mut buffer = vec![0; CHUNK];
         loop {
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everything_comes_in_its_order_and_then_the_end() {
+    async fn merged_logs_are_in_order() {
         let bytes: Vec<u8> = (0..1_000_000u32).map(|n| (n % 251) as u8).collect();
         let mut keys = keyboard(Box::new(io::Cursor::new(bytes.clone())));
         let mut got = Vec::new();

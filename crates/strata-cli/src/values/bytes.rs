@@ -43,7 +43,7 @@ impl FromStr for Bytes {
             .unwrap_or(text.len());
         let (number, unit) = text.split_at(split);
         if number.is_empty() {
-            return refuse("is no size; write a number with a unit, as 64MiB, 64MB or 4096");
+            return refuse("is not a size; write a number with a unit, e.g. 64MiB, 64MB or 4096");
         }
         let unit = unit.trim_start().to_ascii_lowercase();
         let Some((_, factor)) = UNITS.iter().chain(&LONG_UNITS).find(|(u, _)| *u == unit) else {
@@ -51,7 +51,7 @@ impl FromStr for Bytes {
         };
         match scaled(number, *factor) {
             Some(bytes) => Ok(Self(bytes)),
-            None => refuse("is no size that fits; 16EiB is the end"),
+            None => refuse("is too large; the maximum is 16EiB"),
         }
     }
 }
@@ -151,11 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_says_what_is() {
+    fn invalid_sizes_are_rejected_with_the_format() {
         let why = |text: &str| text.parse::<Bytes>().unwrap_err();
-        insta::assert_snapshot!(why("lots"), @r#""lots" is no size; write a number with a unit, as 64MiB, 64MB or 4096"#);
+        insta::assert_snapshot!(why("lots"), @r#""lots" is not a size; write a number with a unit, e.g. 64MiB, 64MB or 4096"#);
         insta::assert_snapshot!(why("64 lots"), @r#""64 lots" has an unknown unit; use K, M, G, T or KiB, MiB, GiB, TiB"#);
-        insta::assert_snapshot!(why("99999999T"), @r#""99999999T" is no size that fits; 16EiB is the end"#);
+        insta::assert_snapshot!(why("99999999T"), @r#""99999999T" is too large; the maximum is 16EiB"#);
         for bad in [
             "",
             "-1",

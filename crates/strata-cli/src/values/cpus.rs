@@ -33,7 +33,7 @@ impl TryFrom<f64> for Cpus {
             Ok(Self((cpus * 1000.0).round() as u32))
         } else {
             Err(format!(
-                "{cpus} cpus cannot be given; 0.01 is the least, 8192 the most"
+                "{cpus} CPUs is out of range; it must be 0.01 to 8192"
             ))
         }
     }
@@ -45,7 +45,7 @@ impl FromStr for Cpus {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<f64>() {
             Ok(cpus) if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') => cpus.try_into(),
-            _ => Err(format!("{text:?} is no number of cpus such as 1.5")),
+            _ => Err(format!("{text:?} is not a number of CPUs such as 1.5")),
         }
     }
 }

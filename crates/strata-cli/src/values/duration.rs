@@ -53,7 +53,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let shown: String = text.chars().take(40).collect();
-        let bad = || format!("{shown:?} is no duration; write it as 500ms, 10s, 1h30m or 7d");
+        let bad = || format!("{shown:?} is not a duration; write it as 500ms, 10s, 1h30m or 7d");
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             return Err(format!("{shown:?} has no unit; write {shown}s for seconds"));
         }
@@ -125,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_what_is() {
+    fn invalid_durations_are_rejected_with_the_format() {
         let why = |text: &str| text.parse::<Span>().unwrap_err();
         insta::assert_snapshot!(why("5"), @r#""5" has no unit; write 5s for seconds"#);
-        insta::assert_snapshot!(why("soon"), @r#""soon" is no duration; write it as 500ms, 10s, 1h30m or 7d"#);
+        insta::assert_snapshot!(why("soon"), @r#""soon" is not a duration; write it as 500ms, 10s, 1h30m or 7d"#);
         for bad in ["", "s", "-1s", "1.5h", "1h 2m", "1y", "99999999999999999w"] {
             assert!(bad.parse::<Span>().is_err(), "{bad:?}");
         }

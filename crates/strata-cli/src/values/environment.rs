@@ -43,7 +43,7 @@ impl FromStr for EnvironmentArg {
             return variable(text).map(Self::Set);
         }
         if text.is_empty() || text.contains(['\0', '\n']) {
-            return Err("write it as KEY=VALUE, or KEY to take your own".into());
+            return Err("write it as KEY=VALUE, or KEY to copy yours".into());
         }
         Ok(Self::Taken(text.to_owned()))
     }
@@ -60,7 +60,7 @@ pub(crate) fn environment_file(path: &Path) -> Result<Vec<EnvironmentArg>, Failu
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
     parse(&text).map_err(|(line, why)| {
-        let what = format!("{} does not hold variables", path.display());
+        let what = format!("{} does not contain variables", path.display());
         Failure::new(Exit::Usage, what).because(format!("line {line}: {why}"))
     })
 }

@@ -22,7 +22,7 @@ impl FromStr for IoLimitArg {
             .rsplit_once(':')
             .filter(|(d, f)| !d.is_empty() && f.contains('='))
         else {
-            return Err(format!("{text:?} is no limit of a device; {SHAPE}"));
+            return Err(format!("{text:?} is not a limit of a device; {SHAPE}"));
         };
         let mut limit = v1::IoLimit {
             device: device.to_owned(),
@@ -38,7 +38,7 @@ impl FromStr for IoLimitArg {
                 "wbps" => &mut limit.write_bps,
                 "riops" => &mut limit.read_iops,
                 "wiops" => &mut limit.write_iops,
-                _ => return Err(format!("{key:?} is none of rbps, wbps, riops, wiops")),
+                _ => return Err(format!("{key:?} is not one of rbps, wbps, riops, wiops")),
             };
             if place.replace(amount).is_some() {
                 return Err(format!("{key} is given twice"));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_is_refused() {
+    fn invalid_io_limits_are_rejected() {
         for bad in [
             "",
             "8:0",

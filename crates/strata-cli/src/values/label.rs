@@ -12,12 +12,12 @@ impl FromStr for LabelArg {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((key, value)) if !key.is_empty() => Ok(Self(key.to_owned(), value.to_owned())),
-            _ => Err(format!("{text:?} is no label; write it as key=value")),
+            _ => Err(format!("{text:?} is not a label; write it as key=value")),
         }
     }
 }
 
-/// `key=value` says it, `key-` takes it back.
+/// `key=value` says it, `key-` removes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LabelChange(pub(crate) String, pub(crate) Option<String>);
 
@@ -31,7 +31,7 @@ impl FromStr for LabelChange {
         match text.strip_suffix('-') {
             Some(key) if !key.is_empty() && !key.contains('=') => Ok(Self(key.to_owned(), None)),
             _ => Err(format!(
-                "{text:?} is no label; write key=value, or key- to take it away"
+                "{text:?} is not a label; write key=value, or key- to remove it"
             )),
         }
     }

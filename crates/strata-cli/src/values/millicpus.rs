@@ -9,16 +9,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Millicpus(pub(crate) u32);
 
-const MOST: f64 = 8_192_000.0;
+const MAX_MILLICPUS: f64 = 8_192_000.0;
 
 impl Millicpus {
     fn from_cpus(cpus: f64) -> Result<Self, String> {
         let thousandths = (cpus * 1000.0).round();
-        if (10.0..=MOST).contains(&thousandths) {
+        if (10.0..=MAX_MILLICPUS).contains(&thousandths) {
             return Ok(Self(thousandths as u32));
         }
         Err(format!(
-            "{cpus} cpus cannot be given; 0.01 is the least, 8192 the most"
+            "{cpus} CPUs is out of range; it must be 0.01 to 8192"
         ))
     }
 }
@@ -34,7 +34,9 @@ impl FromStr for Millicpus {
         let digits = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         match number.parse::<f64>() {
             Ok(cpus) if digits => Self::from_cpus(cpus / divisor),
-            _ => Err(format!("{text:?} is no number of cpus such as 1.5 or 500m")),
+            _ => Err(format!(
+                "{text:?} is not a number of CPUs such as 1.5 or 500m"
+            )),
         }
     }
 }
@@ -60,7 +62,7 @@ impl<'de> Deserialize<'de> for Millicpus {
             type Value = Millicpus;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of cpus such as 1.5 or 500m")
+                f.write_str("a number of CPUs such as 1.5 or 500m")
             }
 
             fn visit_f64<E: de::Error>(self, cpus: f64) -> Result<Millicpus, E> {

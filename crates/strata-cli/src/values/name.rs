@@ -47,7 +47,6 @@ pub(crate) fn variable(text: &str) -> Result<String, String> {
         .map_err(|why| why.message().to_owned())
 }
 
-/// Reads a role.
 pub(crate) fn role(text: &str) -> Result<strata_types::Role, String> {
     text.parse::<strata_types::Role>()
         .map_err(|why| why.message().to_owned())

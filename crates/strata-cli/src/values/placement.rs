@@ -15,13 +15,13 @@ impl FromStr for PreferArg {
         let (test, weight) = match text.rsplit_once(':') {
             Some((test, weight)) => match weight.parse() {
                 Ok(weight) => (test, weight),
-                Err(_) => return Err(format!("{weight:?} is no weight; write ssd=yes:10")),
+                Err(_) => return Err(format!("{weight:?} is not a weight; write ssd=yes:10")),
             },
             None => (text, 1),
         };
         if test.trim().is_empty() {
             return Err(format!(
-                "{text:?} is no wish; write it as ssd=yes or ssd=yes:10"
+                "{text:?} is not a preference; write it as ssd=yes or ssd=yes:10"
             ));
         }
         let test = test.to_owned();
@@ -43,7 +43,9 @@ impl FromStr for GpuArg {
         };
         match count.parse() {
             Ok(count @ 1..) => Ok(Self(GpuRequest { count, kind })),
-            _ => Err(format!("{text:?} is no number of GPUs such as 1 or 2:a100")),
+            _ => Err(format!(
+                "{text:?} is not a number of GPUs such as 1 or 2:a100"
+            )),
         }
     }
 }
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_have_a_weight() {
+    fn preferences_have_a_weight() {
         let prefer = |text: &str| {
             text.parse::<PreferArg>()
                 .map(|arg| (arg.0.test, arg.0.weight))

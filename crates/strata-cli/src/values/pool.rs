@@ -17,7 +17,7 @@ impl FromStr for PoolArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no pool; write it as NAME=COUNT or NAME=COUNT:gpu");
+        let bad = || format!("{text:?} is not a pool; write it as NAME=COUNT or NAME=COUNT:gpu");
         let (name, rest) = text.split_once('=').ok_or_else(bad)?;
         let (count, kind) = rest.split_once(':').unwrap_or((rest, "standard"));
         let name = Label::from_field("name", name).map_err(|why| why.message().to_owned())?;

@@ -44,7 +44,7 @@ impl FromStr for HttpProbeArg {
                 path: path.to_owned(),
             }),
             _ => Err(format!(
-                "{text:?} is no port with a path, such as 8080 or 8080/health"
+                "{text:?} is not a port with a path, such as 8080 or 8080/health"
             )),
         }
     }

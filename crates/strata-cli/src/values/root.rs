@@ -1,4 +1,4 @@
-//! Which files a cell sees: `host`, `read-only`, `private`, or a folder.
+//! Which files a cell sees: `host`, `read-only`, `private`, or a directory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,14 +30,14 @@ impl Root {
 
     /// Puts it into the options of a cell.
     pub(crate) fn into_wire(self, options: &mut CellOptions) {
-        let (mode, folder) = match self {
+        let (mode, directory) = match self {
             Self::Host => (RootMode::Host, String::new()),
             Self::ReadOnly => (RootMode::ReadOnly, String::new()),
             Self::Private => (RootMode::Private, String::new()),
-            Self::Folder(folder) => (RootMode::Folder, folder),
+            Self::Folder(directory) => (RootMode::Folder, directory),
         };
         options.set_root(mode);
-        options.root_folder = folder;
+        options.root_folder = directory;
     }
 }
 
@@ -49,9 +49,9 @@ impl FromStr for Root {
             "host" => Ok(Self::Host),
             "read-only" => Ok(Self::ReadOnly),
             "private" => Ok(Self::Private),
-            folder if folder.starts_with('/') => Ok(Self::Folder(folder.to_owned())),
+            directory if directory.starts_with('/') => Ok(Self::Folder(directory.to_owned())),
             _ => Err(format!(
-                "{text:?} is no root; use host, read-only, private or the absolute path of a folder"
+                "{text:?} is not a root; use host, read-only, private or the absolute path of a directory"
             )),
         }
     }
@@ -77,7 +77,7 @@ impl fmt::Display for Root {
             Self::Host => "host",
             Self::ReadOnly => "read-only",
             Self::Private => "private",
-            Self::Folder(folder) => folder,
+            Self::Folder(directory) => directory,
         })
     }
 }

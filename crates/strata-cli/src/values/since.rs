@@ -11,7 +11,6 @@ use super::Span;
 pub(crate) enum Since {
     /// So long before now.
     Ago(Span),
-    /// This moment.
     At(Timestamp),
 }
 
@@ -34,7 +33,7 @@ impl FromStr for Since {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains(['T', ' ', '-']) {
             return text.parse().map(Self::At).map_err(|_| {
-                format!("{text:?} is no time; write it as 2026-01-31T12:00:00Z or 10m")
+                format!("{text:?} is not a timestamp; write it as 2026-01-31T12:00:00Z or 10m")
             });
         }
         text.parse().map(Self::Ago)

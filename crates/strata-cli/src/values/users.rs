@@ -2,12 +2,12 @@
 
 use clap::ValueEnum;
 
-/// The users of a user namespace of its own, or those of the host.
+/// User namespace: its own, or that of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsersArg {
-    /// Unprivileged on the host
+    /// Its own: unprivileged on the host
     Own,
-    /// Those of the host; for admins
+    /// That of the host; admins only
     Host,
 }
 

@@ -13,18 +13,18 @@ use super::{Bytes, absolute, label_name};
 /// Without a word about its size.
 const DEFAULT_TMPFS: u64 = 64 << 20;
 
-/// One `--volume`: a folder of the node's machine, a volume of the node, or
+/// One `--volume`: a directory of the node's machine, a volume of the node, or
 /// one of the storage pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct VolumeArg {
-    source: Place,
+    source: MountSource,
     target: String,
     read_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum MountSource {
     Folder(String),
     Volume(String),
     Pool(String),
@@ -34,9 +34,9 @@ impl VolumeArg {
     /// As it stands on the wire; nothing when it is memory.
     pub(crate) fn from_wire(volume: &PodVolume) -> Option<Self> {
         let source = match volume.source.as_ref()? {
-            Source::Folder(path) => Place::Folder(path.clone()),
-            Source::Volume(name) => Place::Volume(name.clone()),
-            Source::Pool(name) => Place::Pool(name.clone()),
+            Source::Folder(path) => MountSource::Folder(path.clone()),
+            Source::Volume(name) => MountSource::Volume(name.clone()),
+            Source::Pool(name) => MountSource::Pool(name.clone()),
             Source::MemoryBytes(_) => return None,
         };
         Some(Self {
@@ -50,9 +50,9 @@ impl VolumeArg {
     pub(crate) fn into_wire(self) -> PodVolume {
         PodVolume {
             source: Some(match self.source {
-                Place::Folder(path) => Source::Folder(path),
-                Place::Volume(name) => Source::Volume(name),
-                Place::Pool(name) => Source::Pool(name),
+                MountSource::Folder(path) => Source::Folder(path),
+                MountSource::Volume(name) => Source::Volume(name),
+                MountSource::Pool(name) => Source::Pool(name),
             }),
             target: self.target,
             read_only: self.read_only,
@@ -66,7 +66,7 @@ impl FromStr for VolumeArg {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "{text:?} is no volume; write it as /folder:/target, NAME:/target or \
+                "{text:?} is not a volume; write it as /directory:/target, NAME:/target or \
                  pool=NAME:/target, with :ro"
             )
         };
@@ -80,11 +80,11 @@ impl FromStr for VolumeArg {
         }
         // A name has neither dots nor slashes: whatever has is a path.
         let source = if let Some(name) = source.strip_prefix("pool=") {
-            Place::Pool(label_name(name)?)
+            MountSource::Pool(label_name(name)?)
         } else if source.contains(['/', '.']) {
-            Place::Folder(absolute(source)?)
+            MountSource::Folder(absolute(source)?)
         } else {
-            Place::Volume(label_name(source)?)
+            MountSource::Volume(label_name(source)?)
         };
         Ok(Self {
             source,
@@ -97,15 +97,15 @@ impl FromStr for VolumeArg {
 impl fmt::Display for VolumeArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (start, source) = match &self.source {
-            Place::Folder(source) | Place::Volume(source) => ("", source),
-            Place::Pool(name) => ("pool=", name),
+            MountSource::Folder(source) | MountSource::Volume(source) => ("", source),
+            MountSource::Pool(name) => ("pool=", name),
         };
         let end = if self.read_only { ":ro" } else { "" };
         write!(f, "{start}{source}:{}{end}", self.target)
     }
 }
 
-/// One `--tmpfs`: memory that looks like a folder.
+/// One `--tmpfs`: memory that looks like a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct TmpfsArg {
@@ -145,7 +145,7 @@ impl FromStr for TmpfsArg {
         };
         if !target.starts_with('/') {
             return Err(format!(
-                "{text:?} is no folder of the pod; write it as /target or /target:64MiB"
+                "{text:?} is not a directory of the pod; write it as /target or /target:64MiB"
             ));
         }
         Ok(Self {

@@ -58,7 +58,7 @@ fn some<T>(
     if found.is_empty() {
         return Err(Failure::new(
             Exit::Usage,
-            format!("{shown} describes no {things}"),
+            format!("{shown} contains no {things}"),
         ));
     }
     Ok(found)

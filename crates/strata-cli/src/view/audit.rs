@@ -7,7 +7,7 @@ use strata_audit::{Decision, Entry, Outcome, SessionRecord};
 
 use super::{or_dash, time};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 impl Show for Entry {
     fn reference(&self) -> String {
@@ -37,14 +37,14 @@ impl Show for Entry {
 
     fn row(&self, wide: bool, now: Timestamp) -> Vec<TableCell> {
         let decision = &self.decision;
-        let tone = match decision.outcome {
-            Outcome::Allowed | Outcome::Started | Outcome::Ended => Tone::Good,
-            Outcome::Denied | Outcome::Unauthenticated => Tone::Bad,
+        let style = match decision.outcome {
+            Outcome::Allowed | Outcome::Started | Outcome::Ended => Style::Good,
+            Outcome::Denied | Outcome::Unauthenticated => Style::Bad,
         };
         let mut row = vec![
             TableCell::from(&self.number.to_string()),
             or_dash(decision.principal.clone()).into(),
-            TableCell::toned(decision.outcome.as_str(), tone),
+            TableCell::styled(decision.outcome.as_str(), style),
             TableCell::from(&what(decision)),
         ];
         if wide {

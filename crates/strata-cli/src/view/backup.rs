@@ -6,14 +6,14 @@ use strata_api::rest::{Backup, BackupSchedule, Retention};
 
 use super::{or_dash, text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// So much of an id tells backups apart; commands take it in place of all.
-const SHORT: usize = 8;
+const SHORT_ID_LENGTH: usize = 8;
 
 /// The beginning of the id of a backup, as tables have it.
 pub(crate) fn short_id(id: &str) -> &str {
-    id.get(..SHORT).unwrap_or(id)
+    id.get(..SHORT_ID_LENGTH).unwrap_or(id)
 }
 
 /// What is kept, in words: `last 3, daily 7`.
@@ -109,14 +109,14 @@ impl Show for BackupSchedule {
         let next = until.map(|s| format!("in {}", human::seconds(s)));
         let last = self.last_at_ms.and_then(time_ms);
         let last = last.map(|at| format!("{} ago", human::age(Some(at), now)));
-        let (state, tone) = match self.paused {
-            true => ("paused", Tone::Warn),
-            false => ("on", Tone::Good),
+        let (state, style) = match self.paused {
+            true => ("paused", Style::Warn),
+            false => ("on", Style::Good),
         };
         vec![
             TableCell::from(&self.name),
             TableCell::from(&self.when),
-            TableCell::toned(state, tone),
+            TableCell::styled(state, style),
             kept(&self.keep).into(),
             or_dash(next).into(),
             or_dash(last).into(),

@@ -6,7 +6,7 @@ use strata_api::strata::v1;
 
 use super::{ExecutableView, LimitsView, text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 use crate::values::Root;
 
 /// A cell with its executables.
@@ -24,7 +24,7 @@ pub(crate) struct CellView {
     /// `host`, where they are not its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cgroups: Option<&'static str>,
-    /// `host`, `read-only`, `private` or a folder.
+    /// `host`, `read-only`, `private` or a directory.
     pub(crate) root: Root,
     /// `v1` or `v2`.
     pub(crate) cgroup: &'static str,
@@ -53,17 +53,17 @@ impl CellView {
     }
 
     /// How its state is to be seen.
-    pub(crate) fn tone(&self) -> Tone {
+    pub(crate) fn style(&self) -> Style {
         match self.state {
-            "ready" => Tone::Good,
-            "dead" => Tone::Bad,
-            _ => Tone::Warn,
+            "ready" => Style::Good,
+            "dead" => Style::Bad,
+            _ => Style::Warn,
         }
     }
 
     /// What a watcher wants to see again when it changes; figures do not
     /// count.
-    pub(crate) fn gist(&self) -> impl PartialEq + use<> {
+    pub(crate) fn summary(&self) -> impl PartialEq + use<> {
         let executables: Vec<_> = self
             .executables
             .iter()
@@ -152,7 +152,7 @@ impl Show for CellView {
     fn row(&self, wide: bool, now: Timestamp) -> Vec<TableCell> {
         let mut row = vec![
             TableCell::from(&self.name),
-            TableCell::toned(self.state, self.tone()),
+            TableCell::styled(self.state, self.style()),
             format!("{}/{}", self.running(), self.executables.len()).into(),
             human::bytes(self.usage.memory_bytes).into(),
             self.usage.pids.to_string().into(),

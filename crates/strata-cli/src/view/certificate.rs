@@ -5,7 +5,7 @@ use strata_api::rest::Certificate;
 
 use super::{or_dash, time};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 impl Show for Certificate {
     fn reference(&self) -> String {
@@ -33,16 +33,16 @@ impl Show for Certificate {
     }
 
     fn row(&self, wide: bool, now: Timestamp) -> Vec<TableCell> {
-        let (status, tone) = match self.revoked {
-            true => ("revoked", Tone::Bad),
-            false => ("good", Tone::Good),
+        let (status, style) = match self.revoked {
+            true => ("revoked", Style::Bad),
+            false => ("good", Style::Good),
         };
         let left = time(&self.expires_at).map_or(0, |at| at.as_second() - now.as_second());
         let mut row = vec![
             TableCell::from(&self.name),
             TableCell::from(&self.role),
             TableCell::from(&self.serial),
-            TableCell::toned(status, tone),
+            TableCell::styled(status, style),
         ];
         if wide {
             row.extend([

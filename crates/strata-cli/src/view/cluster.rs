@@ -8,10 +8,9 @@ use strata_api::rest::{
     PlannedMachine, PoolStatus, UpgradeStep,
 };
 
-use super::{or_dash, pairs, text, time_ms};
-use crate::commands::watch::Watched;
+use super::{Watched, or_dash, pairs, text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// The word for how a cluster stands.
 pub(crate) fn cluster_word(cluster: &Cluster) -> String {
@@ -19,15 +18,15 @@ pub(crate) fn cluster_word(cluster: &Cluster) -> String {
 }
 
 /// How that is to be seen.
-pub(crate) fn cluster_tone(cluster: &Cluster) -> Tone {
+pub(crate) fn cluster_style(cluster: &Cluster) -> Style {
     match cluster.status {
-        ClusterStatus::Running => Tone::Good,
-        ClusterStatus::Error => Tone::Bad,
-        ClusterStatus::Unspecified => Tone::Plain,
+        ClusterStatus::Running => Style::Good,
+        ClusterStatus::Error => Style::Bad,
+        ClusterStatus::Unspecified => Style::Plain,
         ClusterStatus::Provisioning
         | ClusterStatus::Reconciling
         | ClusterStatus::Stopping
-        | ClusterStatus::Degraded => Tone::Warn,
+        | ClusterStatus::Degraded => Style::Warn,
     }
 }
 
@@ -58,7 +57,7 @@ impl Show for Cluster {
         let mut row = vec![
             TableCell::from(&self.name),
             TableCell::from(&self.version),
-            TableCell::toned(cluster_word(self), cluster_tone(self)),
+            TableCell::styled(cluster_word(self), cluster_style(self)),
             format!("{}/{}", self.ready, self.machines).into(),
         ];
         if wide {
@@ -84,7 +83,7 @@ impl Watched for Cluster {
         self.name.clone()
     }
 
-    fn gist(&self) -> String {
+    fn summary(&self) -> String {
         let Self {
             version, message, ..
         } = self;
@@ -125,15 +124,15 @@ impl Show for ClusterNode {
     }
 
     fn row(&self, wide: bool, _: Timestamp) -> Vec<TableCell> {
-        let tone = match self.status.as_str() {
-            "Ready" => Tone::Good,
-            status if status.starts_with("Ready") => Tone::Warn,
-            _ => Tone::Bad,
+        let style = match self.status.as_str() {
+            "Ready" => Style::Good,
+            status if status.starts_with("Ready") => Style::Warn,
+            _ => Style::Bad,
         };
         let mut row = vec![
             TableCell::from(&self.machine),
             place(self.role, &self.pool).into(),
-            TableCell::toned(&self.status, tone),
+            TableCell::styled(&self.status, style),
             or_dash(text(self.version.clone())).into(),
             self.phase.to_ascii_lowercase().into(),
         ];

@@ -1,11 +1,11 @@
-//! Something that happened, as it is printed: a line of its own, since events
+//! Events as they are printed: a line of its own, since events
 //! come one after the other.
 
 use strata_api::rest::Event;
 
 use super::time;
 
-/// What others wrote must not steer the terminal.
+/// Control characters are removed: remote text must not control the terminal.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

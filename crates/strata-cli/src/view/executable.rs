@@ -6,7 +6,7 @@ use strata_api::strata::v1;
 
 use super::{text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// A process in a cell, running or ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -163,10 +163,10 @@ impl Show for ExecutableView {
     }
 
     fn row(&self, wide: bool, now: Timestamp) -> Vec<TableCell> {
-        let tone = match (self.is_running(), self.succeeded()) {
-            (true, _) => Tone::Good,
-            (false, true) => Tone::Dim,
-            (false, false) => Tone::Bad,
+        let style = match (self.is_running(), self.succeeded()) {
+            (true, _) => Style::Good,
+            (false, true) => Style::Dim,
+            (false, false) => Style::Bad,
         };
         let pid = self
             .process_id
@@ -174,7 +174,7 @@ impl Show for ExecutableView {
         let restarts = self.restarts.map_or("-".to_owned(), |n| n.to_string());
         let mut row = vec![
             TableCell::from(&self.name),
-            TableCell::toned(self.outcome(), tone),
+            TableCell::styled(self.outcome(), style),
             pid.into(),
             restarts.into(),
             TableCell::from(&self.command),

@@ -91,7 +91,6 @@ pub(crate) struct CallerView {
     pub(crate) proof: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<Timestamp>,
-    /// What answered.
     pub(crate) server: String,
     /// The roots that it trusts.
     #[serde(skip)]

@@ -14,7 +14,6 @@ use crate::output::{Column, Show, TableCell, human};
 pub(crate) struct ImageView {
     /// In full: `docker.io/library/nginx:latest`.
     pub(crate) name: String,
-    /// Of its manifest.
     pub(crate) digest: String,
     pub(crate) platform: String,
     pub(crate) packed_bytes: u64,
@@ -28,7 +27,6 @@ pub(crate) struct ImageView {
     pub(crate) config: RunConfigView,
 }
 
-/// One layer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LayerView {
     pub(crate) digest: String,

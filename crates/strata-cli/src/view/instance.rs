@@ -3,10 +3,9 @@
 use jiff::Timestamp;
 use strata_api::rest::{Instance, InstanceState, Resources};
 
-use super::{or_dash, short, text, time};
-use crate::commands::watch::Watched;
+use super::{Watched, or_dash, short, text, time};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// The word for a state in tables, which have no capitals elsewhere.
 pub(crate) fn status_word(status: InstanceState) -> String {
@@ -14,16 +13,16 @@ pub(crate) fn status_word(status: InstanceState) -> String {
 }
 
 /// How a state is to be seen.
-pub(crate) fn status_tone(status: InstanceState) -> Tone {
+pub(crate) fn status_style(status: InstanceState) -> Style {
     use InstanceState::{
         Crashed, Destroying, Failed, Running, Scheduled, Scheduling, Starting, Stopped, Stopping,
         Terminated,
     };
     match status {
-        Running => Tone::Good,
-        Failed | Crashed => Tone::Bad,
-        Stopped | Terminated => Tone::Dim,
-        Scheduling | Scheduled | Starting | Stopping | Destroying => Tone::Warn,
+        Running => Style::Good,
+        Failed | Crashed => Style::Bad,
+        Stopped | Terminated => Style::Dim,
+        Scheduling | Scheduled | Starting | Stopping | Destroying => Style::Warn,
     }
 }
 
@@ -39,8 +38,8 @@ pub(crate) fn resources(amounts: &Resources) -> String {
 
 fn status_cell(instance: &Instance) -> TableCell {
     match (instance.status, instance.healthy) {
-        (InstanceState::Running, Some(false)) => TableCell::toned("unhealthy", Tone::Bad),
-        (status, _) => TableCell::toned(status_word(status), status_tone(status)),
+        (InstanceState::Running, Some(false)) => TableCell::styled("unhealthy", Style::Bad),
+        (status, _) => TableCell::styled(status_word(status), status_style(status)),
     }
 }
 
@@ -109,7 +108,7 @@ impl Watched for Instance {
         self.id.clone()
     }
 
-    fn gist(&self) -> String {
+    fn summary(&self) -> String {
         format!(
             "{} {} {:?} {:?} {:?} {} {}",
             self.status,

@@ -7,7 +7,7 @@ use strata_client::rest::Hypervisor;
 
 use super::{or_dash, pairs, text, time};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// The word for where a machine stands. What failed is in its message.
 pub(crate) fn phase_word(machine: &Machine) -> String {
@@ -15,12 +15,12 @@ pub(crate) fn phase_word(machine: &Machine) -> String {
 }
 
 /// How that is to be seen.
-pub(crate) fn phase_tone(machine: &Machine) -> Tone {
+pub(crate) fn phase_style(machine: &Machine) -> Style {
     match machine.phase {
-        _ if machine.failure.is_some() => Tone::Bad,
-        MachinePhase::Up => Tone::Good,
-        MachinePhase::Available => Tone::Plain,
-        _ => Tone::Warn,
+        _ if machine.failure.is_some() => Style::Bad,
+        MachinePhase::Up => Style::Good,
+        MachinePhase::Available => Style::Plain,
+        _ => Style::Warn,
     }
 }
 
@@ -82,7 +82,7 @@ impl Show for Machine {
         let mut row = vec![
             TableCell::from(&self.id),
             self.provider.as_str().into(),
-            TableCell::toned(phase_word(self), phase_tone(self)),
+            TableCell::styled(phase_word(self), phase_style(self)),
             self.power.as_str().to_ascii_lowercase().into(),
             threads(self).into(),
             ram(self).into(),
@@ -112,7 +112,7 @@ impl Show for Hypervisor {
         let mut columns = vec![
             Column::new("ID"),
             Column::new("PHASE"),
-            Column::new("CAN"),
+            Column::new("ACTIONS"),
             Column::figures("INSTANCES"),
             Column::figures("CPU"),
             Column::figures("RAM"),
@@ -133,7 +133,7 @@ impl Show for Hypervisor {
         let Self(machine) = self;
         let mut row = vec![
             TableCell::from(&machine.id),
-            TableCell::toned(phase_word(machine), phase_tone(machine)),
+            TableCell::styled(phase_word(machine), phase_style(machine)),
             can(machine).unwrap_or("-").into(),
             machine.instances.to_string().into(),
             threads(machine).into(),

@@ -8,10 +8,10 @@ use strata_api::strata::v1;
 
 use super::{text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 use crate::values::{Bytes, Millicpus};
 
-/// A machine inside the machine. What it joins with is a secret and not
+/// A nested node. What it joins with is a secret and not
 /// printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct MachineView {
@@ -96,13 +96,13 @@ impl Show for MachineView {
     fn row(&self, wide: bool, now: Timestamp) -> Vec<TableCell> {
         let status = &self.status;
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let tone = match status.state {
-            "running" => Tone::Good,
-            _ => Tone::Bad,
+        let style = match status.state {
+            "running" => Style::Good,
+            _ => Style::Bad,
         };
         let mut row = vec![
             TableCell::from(&self.name),
-            TableCell::toned(status.state, tone),
+            TableCell::styled(status.state, style),
             or_dash(status.endpoint.clone()).into(),
         ];
         if wide {

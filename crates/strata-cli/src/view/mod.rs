@@ -23,29 +23,31 @@ mod project;
 mod secret;
 mod vm;
 mod volume;
+mod watched;
 mod workload;
 
 pub(crate) use audit::audit_line;
 pub(crate) use backup::short_id;
 pub(crate) use cell::CellView;
-pub(crate) use cluster::{PlannedView, cluster_tone, cluster_word};
+pub(crate) use cluster::{PlannedView, cluster_style, cluster_word};
 pub(crate) use event::event_line;
 pub(crate) use executable::{ExecutableView, pid_phrase};
 pub(crate) use identity::{CallerView, TokenView};
 pub(crate) use image::ImageView;
-pub(crate) use instance::{resources, status_tone, status_word};
-pub(crate) use inventory::{can, capabilities, phase_tone, phase_word, ram};
+pub(crate) use instance::{resources, status_style, status_word};
+pub(crate) use inventory::{can, capabilities, phase_style, phase_word, ram};
 pub(crate) use limits::LimitsView;
 pub(crate) use machine::MachineView;
-pub(crate) use node::node_tone;
-pub(crate) use operation::{operation_line, operation_tone, operation_word};
-pub(crate) use pod::{PodUsageView, PodView, short, state_tone, state_word};
+pub(crate) use node::node_style;
+pub(crate) use operation::{operation_line, operation_style, operation_word};
+pub(crate) use pod::{PodUsageView, PodView, short, state_style, state_word};
 pub(crate) use pod_spec::{
     HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView,
 };
-pub(crate) use pool::{kind_word, pool_tone};
+pub(crate) use pool::{kind_word, pool_style};
 pub(crate) use vm::{Accelerator, MachineKind, VmSpecView, VmView};
 pub(crate) use volume::VolumeView;
+pub(crate) use watched::Watched;
 
 use jiff::Timestamp;
 

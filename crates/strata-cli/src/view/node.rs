@@ -3,17 +3,16 @@
 use jiff::Timestamp;
 use strata_api::rest::{Node, NodeStatus};
 
-use super::{or_dash, pairs, text, time};
-use crate::commands::watch::Watched;
+use super::{Watched, or_dash, pairs, text, time};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// How a status is to be seen.
-pub(crate) fn node_tone(status: NodeStatus) -> Tone {
+pub(crate) fn node_style(status: NodeStatus) -> Style {
     match status {
-        NodeStatus::Ready => Tone::Good,
-        NodeStatus::Lost => Tone::Bad,
-        NodeStatus::Registered | NodeStatus::Draining | NodeStatus::Leaving => Tone::Warn,
+        NodeStatus::Ready => Style::Good,
+        NodeStatus::Lost => Style::Bad,
+        NodeStatus::Registered | NodeStatus::Draining | NodeStatus::Leaving => Style::Warn,
     }
 }
 
@@ -60,7 +59,7 @@ impl Show for Node {
         let status = self.status.as_str().to_ascii_lowercase();
         let mut row = vec![
             TableCell::from(&self.name),
-            TableCell::toned(status, node_tone(self.status)),
+            TableCell::styled(status, node_style(self.status)),
             self.instances.to_string().into(),
             share(taken.cpu, all.cpu, human::cores),
             share(taken.memory, all.memory, human::megabytes),
@@ -88,7 +87,7 @@ impl Watched for Node {
         self.name.clone()
     }
 
-    fn gist(&self) -> String {
+    fn summary(&self) -> String {
         format!(
             "{} {} {} {:?}",
             self.status, self.description, self.instances, self.labels

@@ -5,7 +5,7 @@ use strata_api::rest::{Operation, OperationLine, OperationStatus};
 
 use super::{or_dash, text, time};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// The word for a status in tables, which have no capitals elsewhere.
 pub(crate) fn operation_word(status: OperationStatus) -> String {
@@ -13,11 +13,11 @@ pub(crate) fn operation_word(status: OperationStatus) -> String {
 }
 
 /// How a status is to be seen.
-pub(crate) fn operation_tone(status: OperationStatus) -> Tone {
+pub(crate) fn operation_style(status: OperationStatus) -> Style {
     match status {
-        OperationStatus::Completed => Tone::Good,
-        OperationStatus::Failed => Tone::Bad,
-        OperationStatus::Scheduled | OperationStatus::Active => Tone::Warn,
+        OperationStatus::Completed => Style::Good,
+        OperationStatus::Failed => Style::Bad,
+        OperationStatus::Scheduled | OperationStatus::Active => Style::Warn,
     }
 }
 
@@ -54,7 +54,7 @@ impl Show for Operation {
         let mut row = vec![
             TableCell::from(&self.id),
             TableCell::from(&self.kind),
-            TableCell::toned(operation_word(self.status), operation_tone(self.status)),
+            TableCell::styled(operation_word(self.status), operation_style(self.status)),
             or_dash(text(self.about.join(","))).into(),
         ];
         if wide {

@@ -7,7 +7,7 @@ use strata_api::strata::v1;
 use super::cell::UsageView;
 use super::{PodSpecView, text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// A pod: what it was asked to be, and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,7 +48,6 @@ pub(crate) struct PodStatusView {
     pub(crate) usage: PodUsageView,
 }
 
-/// What it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct PodUsageView {
     #[serde(flatten)]
@@ -86,12 +85,12 @@ pub(crate) fn state_word(state: v1::PodState) -> &'static str {
 }
 
 /// How a state is to be seen.
-pub(crate) fn state_tone(state: &str) -> Tone {
+pub(crate) fn state_style(state: &str) -> Style {
     match state {
-        "running" => Tone::Good,
-        "failed" | "gone" => Tone::Bad,
-        "created" | "stopped" | "exited" => Tone::Dim,
-        _ => Tone::Warn,
+        "running" => Style::Good,
+        "failed" | "gone" => Style::Bad,
+        "created" | "stopped" | "exited" => Style::Dim,
+        _ => Style::Warn,
     }
 }
 
@@ -130,20 +129,20 @@ impl PodView {
     /// The state for a table: short.
     fn state_cell(&self) -> TableCell {
         let status = &self.status;
-        let (word, tone) = match (status.state, status.health) {
-            ("running", Some("unhealthy")) => ("unhealthy".to_owned(), Tone::Bad),
+        let (word, style) = match (status.state, status.health) {
+            ("running", Some("unhealthy")) => ("unhealthy".to_owned(), Style::Bad),
             ("exited", _) if !self.succeeded() => (
                 self.ending().unwrap_or_else(|| "exited".to_owned()),
-                Tone::Bad,
+                Style::Bad,
             ),
-            (state, _) => (state.to_owned(), state_tone(state)),
+            (state, _) => (state.to_owned(), state_style(state)),
         };
-        TableCell::toned(word, tone)
+        TableCell::styled(word, style)
     }
 
     /// What a watcher wants to see again when it changes; figures do not
     /// count.
-    pub(crate) fn gist(&self) -> impl PartialEq + use<> {
+    pub(crate) fn summary(&self) -> impl PartialEq + use<> {
         let s = &self.status;
         (
             s.state,

@@ -82,42 +82,42 @@ pub(crate) struct PodSpecView {
     pub(crate) _status: IgnoredAny,
 }
 
-/// When the image is fetched.
+/// Image pull policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Pull {
-    /// When the node does not have it.
+    /// If the node does not have the image.
     #[default]
     Missing,
-    /// Each time.
+    /// Always.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// Which network a pod is on.
+/// Network of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Network {
     /// An address on the node's bridge.
     #[default]
     Bridge,
-    /// The machine's own.
+    /// The host network.
     Host,
-    /// A loopback alone.
+    /// Loopback only.
     Isolated,
 }
 
-/// What happens when it ends by itself.
+/// Restart policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Restart {
-    /// Started again unless it exited with 0.
+    /// Restarted unless it exited with 0.
     #[default]
     OnFailure,
-    /// Started again.
+    /// Always restarted.
     Always,
-    /// Stays as it is.
+    /// Never restarted.
     Never,
 }
 
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_can_be_written_down_again() {
+    fn printed_spec_can_be_applied_again() {
         let written = "\
 name: web
 image: nginx:1.27

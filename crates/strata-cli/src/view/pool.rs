@@ -6,14 +6,14 @@ use strata_api::rest::{DeviceState, PoolDevice, PoolState, PoolVolume, VolumeKin
 
 use super::{or_dash, text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 
 /// How the state of the pool is to be seen.
-pub(crate) fn pool_tone(state: PoolState) -> Tone {
+pub(crate) fn pool_style(state: PoolState) -> Style {
     match state {
-        PoolState::Online => Tone::Good,
-        PoolState::Degraded => Tone::Warn,
-        PoolState::Offline => Tone::Bad,
+        PoolState::Online => Style::Good,
+        PoolState::Degraded => Style::Warn,
+        PoolState::Offline => Style::Bad,
     }
 }
 
@@ -25,12 +25,12 @@ pub(crate) fn kind_word(kind: VolumeKind) -> &'static str {
     }
 }
 
-fn device_tone(state: DeviceState) -> Tone {
+fn device_style(state: DeviceState) -> Style {
     match state {
-        DeviceState::Online => Tone::Good,
-        DeviceState::Spare => Tone::Plain,
-        DeviceState::Leaving => Tone::Warn,
-        DeviceState::Failing | DeviceState::Missing => Tone::Bad,
+        DeviceState::Online => Style::Good,
+        DeviceState::Spare => Style::Plain,
+        DeviceState::Leaving => Style::Warn,
+        DeviceState::Failing | DeviceState::Missing => Style::Bad,
     }
 }
 
@@ -44,7 +44,7 @@ impl Show for PoolDevice {
             Column::new("NAME"),
             Column::new("STATE"),
             Column::figures("SIZE"),
-            Column::figures("GIVEN"),
+            Column::figures("ALLOCATED"),
             Column::figures("ERRORS"),
             Column::new("PATH"),
         ]
@@ -52,18 +52,18 @@ impl Show for PoolDevice {
 
     fn row(&self, _: bool, _: Timestamp) -> Vec<TableCell> {
         let errors = match self.errors {
-            0 => Tone::Plain,
-            _ => Tone::Bad,
+            0 => Style::Plain,
+            _ => Style::Bad,
         };
         vec![
             TableCell::from(&self.name),
-            TableCell::toned(
+            TableCell::styled(
                 self.state.as_str().to_ascii_lowercase(),
-                device_tone(self.state),
+                device_style(self.state),
             ),
             human::bytes(self.bytes).into(),
             human::bytes(self.allocated_bytes).into(),
-            TableCell::toned(self.errors.to_string(), errors),
+            TableCell::styled(self.errors.to_string(), errors),
             TableCell::from(&self.path),
         ]
     }

@@ -3,8 +3,7 @@
 use jiff::Timestamp;
 use strata_api::rest::Project;
 
-use super::time;
-use crate::commands::watch::Watched;
+use super::{Watched, time};
 use crate::output::{Column, Show, TableCell, human};
 
 /// What is used of what there may be; without a limit only what is used.
@@ -50,7 +49,7 @@ impl Watched for Project {
         self.name.clone()
     }
 
-    fn gist(&self) -> String {
+    fn summary(&self) -> String {
         format!("{:?} {:?}", self.quota, self.used)
     }
 }

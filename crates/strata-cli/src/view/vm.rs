@@ -11,7 +11,7 @@ use strata_api::strata::v1;
 use strata_api::strata::v1::vm_spec::Boot;
 
 use super::cell::UsageView;
-use super::pod::{state_tone, state_word};
+use super::pod::{state_style, state_word};
 use super::{Restart, text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
 use crate::values::{Bytes, Millicpus, Span, VmDiskArg};
@@ -27,7 +27,7 @@ pub(crate) struct VmSpecView {
     pub(crate) name: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) cpus: u32,
-    /// How much cpu time it may use; that of its cpus unless told.
+    /// How much cpu time it may use. Default: that of its cpus.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) cpu: Option<Millicpus>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -80,30 +80,30 @@ impl VmSpecView {
     }
 }
 
-/// What hardware it appears to be.
+/// Machine type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MachineKind {
-    /// As the node thinks best.
+    /// Chosen by the node.
     #[default]
     Auto,
-    /// A PC.
+    /// `q35`: a PC.
     Q35,
-    /// As little as possible, for kernels.
+    /// `microvm`: minimal, for direct kernel boot.
     #[value(name = "microvm")]
     MicroVm,
 }
 
-/// What runs its instructions.
+/// Accelerator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Accelerator {
     /// KVM where it works, else TCG.
     #[default]
     Auto,
-    /// The processor.
+    /// KVM: hardware virtualisation.
     Kvm,
-    /// A program, slowly.
+    /// TCG: software emulation.
     Tcg,
 }
 
@@ -261,14 +261,14 @@ impl VmView {
     pub(crate) fn outcome(&self) -> String {
         let status = &self.status;
         match (status.state, &status.reason) {
-            ("exited", _) if self.succeeded() => "switched off".to_owned(),
+            ("exited", _) if self.succeeded() => "powered off".to_owned(),
             ("exited" | "failed" | "waiting", Some(reason)) => reason.clone(),
             (state, _) => state.to_owned(),
         }
     }
 
     /// What a watcher wants to see again when it changes.
-    pub(crate) fn gist(&self) -> impl PartialEq + use<> {
+    pub(crate) fn summary(&self) -> impl PartialEq + use<> {
         let s = &self.status;
         (
             s.state,
@@ -340,7 +340,7 @@ impl Show for VmView {
         let memory = spec.memory.map(|Bytes(n)| human::bytes(n));
         let mut row = vec![
             TableCell::from(&spec.name),
-            TableCell::toned(status.state, state_tone(status.state)),
+            TableCell::styled(status.state, state_style(status.state)),
             spec.cpus.max(1).to_string().into(),
             or_dash(memory).into(),
             or_dash(status.address.clone()).into(),

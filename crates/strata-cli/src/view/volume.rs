@@ -13,7 +13,7 @@ pub(crate) struct VolumeView {
     pub(crate) name: String,
     /// None is as much as the disk.
     pub(crate) size_bytes: Option<u64>,
-    /// None is too much to count.
+    /// None is too many files to count.
     pub(crate) used_bytes: Option<u64>,
     pub(crate) used_by: Vec<String>,
     /// Asked for by an image; it goes with its pod.

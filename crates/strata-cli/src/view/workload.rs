@@ -3,8 +3,7 @@
 use jiff::Timestamp;
 use strata_api::rest::Workload;
 
-use super::{or_dash, short, text, time};
-use crate::commands::watch::Watched;
+use super::{Watched, or_dash, short, text, time};
 use crate::output::{Column, Show, TableCell, human};
 
 impl Show for Workload {
@@ -64,7 +63,7 @@ impl Watched for Workload {
         self.id.clone()
     }
 
-    fn gist(&self) -> String {
+    fn summary(&self) -> String {
         format!("{} {}", self.changed_at, self.instances)
     }
 }

@@ -33,7 +33,7 @@ async fn a_file_is_applied_and_says_what_it_did() {
     --- stdout
     project/shop unchanged
     workload/shop/api would be created
-    instance/web would be changed
+    instance/web would be updated
       environment: ["EVIL=\u001b[2J","TZ=UTC"] -> ["TZ=UTC"]
       uri: "docker.io/library/nginx:1.27" -> "docker.io/library/nginx:1.28"
     --- stderr
@@ -93,7 +93,7 @@ async fn a_slip_anywhere_does_nothing() {
     exit 2
     --- stdout
     --- stderr
-    error: what was piped in cannot be applied
+    error: cannot apply stdin
       document 2: spec.resources.cpus: unknown field `cpus`, expected one of `cpu`, `memory`, `disk`
     "#);
     assert!(world.node.state.lock().objects.requests.is_empty());

@@ -37,7 +37,7 @@ async fn backups_are_listed_and_shown() {
     Host       rack1-1
     Holds      1234 files, 3GiB
     Added      64MiB, stored as 20MiB
-    State      with Strata's own
+    State      with control-plane state
     Volume     data
     Volume     trial
     --- stderr
@@ -52,29 +52,29 @@ async fn backups_are_listed_and_shown() {
     exit 6
     --- stdout
     --- stderr
-    error: 2 backups begin with 3f9a
-    hint: write more of the id; `strata backup list -o wide` has all of it
+    error: 2 backups match the prefix 3f9a
+    hint: use a longer prefix; `strata backup list -o wide` shows full IDs
     "#);
     insta::assert_snapshot!(world.run("strata backup show zz").await, @r#"
     exit 6
     --- stdout
     --- stderr
     error: there is no backup zz
-    hint: see those there are with `strata backup list`
+    hint: list backups with `strata backup list`
     "#);
-    let world = World::with(|state| state.objects.estate.backups.clear());
+    let world = World::with(|state| state.objects.backends.backups.clear());
     insta::assert_snapshot!(world.run("strata backup list").await, @r#"
     exit 0
     --- stdout
     --- stderr
-    no backups; make one with `strata backup create`
+    no backups; create one with `strata backup create`
     "#);
     insta::assert_snapshot!(world.run("strata backup show latest").await, @r#"
     exit 6
     --- stdout
     --- stderr
-    error: there is no backup yet
-    hint: make one with `strata backup create`
+    error: no backup exists
+    hint: create one with `strata backup create`
     "#);
 }
 
@@ -85,16 +85,16 @@ async fn backups_are_made_and_verified() {
     exit 0
     --- stdout
     --- stderr
-    making a backup; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    creating a backup; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     backup-create of backup/new: work: half of it
-    made a backup; `strata backup show latest` tells of it
+    created a backup; see `strata backup show latest`
     "#);
     insta::assert_snapshot!(world.run("strata backup create --limit 10MB/s --no-verify --detach").await, @r#"
     exit 0
     --- stdout
     0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     --- stderr
-    making a backup; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    creating a backup; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     "#);
     insta::assert_snapshot!(world.run("strata backup verify latest --percent 50").await, @r#"
     exit 0
@@ -116,7 +116,7 @@ async fn backups_are_made_and_verified() {
     exit 2
     --- stdout
     --- stderr
-    error: invalid value '0' for '--limit <RATE>': "0" would never end; write it as 10MB/s
+    error: invalid value '0' for '--limit <RATE>': "0" is too slow; write it as 10MB/s
 
     For more information, try '--help'.
     "#);
@@ -168,7 +168,7 @@ async fn backups_are_restored() {
     exit 6
     --- stdout
     --- stderr
-    Replace what is there with data from 3f9a41c8? [y/N] error: nothing was changed
+    Replace existing data with data from 3f9a41c8? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
     let requests = world.node.state.lock().objects.requests.join("\n");
@@ -184,7 +184,7 @@ async fn backups_are_pruned_once_somebody_is_sure() {
     ID        WOULD  BECAUSE
     3f9a41c7  go     no rule keeps it
     3f9a41c8  stay   last, daily
-    would forget 1 backup and keep 1
+    would delete 1 backup and keep 1
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata backup prune --dry-run -o name").await, @r#"
@@ -202,13 +202,13 @@ async fn backups_are_pruned_once_somebody_is_sure() {
     pruned the backups
     "#);
     world.answer = Some("n\n");
-    insta::assert_snapshot!(world.run("strata backup prune --keep-monthly 2").await, @r#"
+    insta::assert_snapshot!(world.run("strata backup prune --keep-monthly 2").await, @r"
     exit 6
     --- stdout
     --- stderr
-    Forget 3f9a41c7? [y/N] error: nothing was changed
+    Delete 3f9a41c7? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
-    "#);
+    ");
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"
     POST http://localhost/backup/prune?dryRun=true {"keep":{"last":1,"daily":1}}

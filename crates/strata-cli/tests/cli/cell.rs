@@ -42,13 +42,13 @@ async fn list_names_can_be_piped() {
 }
 
 #[tokio::test]
-async fn no_cells_are_told_to_people_only() {
+async fn empty_cell_list_prints_a_hint_to_stderr() {
     let world = World::with(|state| state.cells.clear());
     insta::assert_snapshot!(world.run("strata cell list").await, @r#"
     exit 0
     --- stdout
     --- stderr
-    no cells; make one with `strata cell allocate NAME`
+    no cells; create one with `strata cell allocate NAME`
     "#);
     insta::assert_snapshot!(world.run("strata cell list -o json").await, @r#"
     exit 0
@@ -226,11 +226,17 @@ async fn bad_values_are_usage_errors() {
     let world = World::new();
     for (line, said) in [
         ("strata cell allocate Web", "has 'W' in it"),
-        ("strata cell allocate web --memory-max lots", "is no size"),
-        ("strata cell allocate web --cpus 0", "0.01 is the least"),
+        (
+            "strata cell allocate web --memory-max lots",
+            "is not a size",
+        ),
+        (
+            "strata cell allocate web --cpus 0",
+            "it must be 0.01 to 8192",
+        ),
         (
             "strata cell allocate web --io sda",
-            "is no limit of a device",
+            "is not a limit of a device",
         ),
         ("strata cell allocate", "<NAME>"),
         ("strata cell allocate web -f x.yaml", "cannot be used with"),
@@ -257,15 +263,15 @@ async fn dry_runs_tell_and_change_nothing() {
     let world = World::new();
     let file = "name: shop\n---\nname: shop/db\nlimits: {memory_max: 1GiB}\n---\nname: web\n---\nname: no/where\n";
     std::fs::write(world.path("cells.yaml"), file).unwrap();
-    insta::assert_snapshot!(world.run("strata cell allocate -f {}/cells.yaml --dry-run").await, @r#"
+    insta::assert_snapshot!(world.run("strata cell allocate -f {}/cells.yaml --dry-run").await, @r"
     exit 6
     --- stdout
     would allocate shop (limits: none)
     would allocate shop/db (limits: memory max 1GiB)
-    would refuse web: there is a cell of that name, and it is another
-    would refuse no/where: the cell it sits in is not allocated
+    would reject web: a cell of that name already exists with a different specification
+    would reject no/where: its parent cell is not allocated
     --- stderr
-    "#);
+    ");
     insta::assert_snapshot!(world.run("strata cell allocate web/cache --network isolated --dry-run -o json").await, @r#"
     exit 0
     --- stdout
@@ -294,7 +300,7 @@ async fn dry_runs_tell_and_change_nothing() {
     --- stdout
     --- stderr
     error: cannot start web/main
-      it runs already, pid 4711
+      already running, pid 4711
     "#);
     insta::assert_snapshot!(world.run("strata cell stop web main --dry-run").await, @r#"
     exit 0
@@ -333,7 +339,7 @@ async fn free_asks_when_something_runs() {
     exit 6
     --- stdout
     --- stderr
-    Free web (stops main; frees web/cache first)? [y/N] error: nothing was changed
+    Free web (stops main; frees web/cache first)? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
     assert!(world.node.state.lock().calls.is_empty());
@@ -400,7 +406,10 @@ async fn start_sends_a_restart_policy_or_an_input() {
     }
     let both = "strata cell start web two --dry-run --restart always -i {}/settings -- true";
     let said = world.run(both).await;
-    assert!(said.contains("does not go with a restart policy"), "{said}");
+    assert!(
+        said.contains("cannot be combined with a restart policy"),
+        "{said}"
+    );
     let missing = world
         .run("strata cell start web two -i /there/is/none -- true")
         .await;

@@ -80,17 +80,17 @@ async fn clusters_are_listed_and_shown() {
 }
 
 #[tokio::test]
-async fn a_cluster_is_created_and_each_machine_is_told_of() {
+async fn cluster_create_shows_progress_of_each_machine() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata cluster create new --version 1.34 --workers 1 --dry-run").await, @r#"
+    insta::assert_snapshot!(world.run("strata cluster create new --version 1.34 --workers 1 --dry-run").await, @r"
     exit 0
     --- stdout
     MACHINE  WOULD  POOL           WHY
     m1       add    control-plane  the smallest that fits
     m2       add    workers        the next by its id
-    would take 2 machines
+    would allocate 2 machines
     --- stderr
-    "#);
+    ");
     insta::assert_snapshot!(world.run("strata cluster create new --version 1.34 --workers 1 --pool train=2:gpu --label team=shop --pod-security restricted").await, @r#"
     exit 0
     --- stdout
@@ -98,7 +98,7 @@ async fn a_cluster_is_created_and_each_machine_is_told_of() {
     creating the cluster new; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     cluster-create of cluster/new: join: m1: installs v1.34.4
     cluster-create of cluster/new: join: m2: waits for m1
-    created the cluster new; `strata cluster kubeconfig new --merge` lets kubectl in
+    created the cluster new; get credentials with `strata cluster kubeconfig new --merge`
     "#);
     insta::assert_snapshot!(world.run("strata cluster create new --version 1.34 --detach").await, @r#"
     exit 0
@@ -161,7 +161,7 @@ async fn a_cluster_is_upgraded_kept_put_back_and_deleted() {
     MACHINE  ROLE           HAS      DRAIN
     m1       control-plane  v1.34.4  no
     m2       worker         v1.34.4  yes
-    would bring 2 machines from v1.34.4 to v1.35.1
+    would upgrade 2 machines from v1.34.4 to v1.35.1
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata cluster upgrade prod 1.35 --dry-run").await, @r#"
@@ -170,7 +170,7 @@ async fn a_cluster_is_upgraded_kept_put_back_and_deleted() {
     MACHINE  ROLE           HAS      DRAIN
     m1       control-plane  v1.34.4  no
     m2       worker         v1.34.4  yes
-    would bring 2 machines from v1.34.4 to v1.35.1
+    would upgrade 2 machines from v1.34.4 to v1.35.1
     --- stderr
     error: 1 thing in the way of v1.35.1
       the budget default/db allows no disruption
@@ -188,9 +188,9 @@ async fn a_cluster_is_upgraded_kept_put_back_and_deleted() {
     exit 0
     --- stdout
     --- stderr
-    keeping the state of dev; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    creating a snapshot of dev; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     cluster-snapshot of cluster/dev: work: half of it
-    kept the state of dev
+    created a snapshot of dev
     "#);
     insta::assert_snapshot!(world.run("strata cluster restore dev latest").await, @r#"
     exit 0
@@ -203,7 +203,7 @@ async fn a_cluster_is_upgraded_kept_put_back_and_deleted() {
     insta::assert_snapshot!(world.run("strata cluster delete dev --dry-run").await, @r#"
     exit 0
     --- stdout
-    would delete dev and give back 3 machines
+    would delete dev and release 3 machines
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata cluster delete dev --yes").await, @r#"
@@ -219,7 +219,7 @@ async fn a_cluster_is_upgraded_kept_put_back_and_deleted() {
     exit 6
     --- stdout
     --- stderr
-    Delete dev, prod with all that runs there? [y/N] error: nothing was changed
+    Delete dev, prod with everything in them? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
     let requests = world.node.state.lock().objects.requests.join("\n");
@@ -245,7 +245,7 @@ async fn pools_are_added_scaled_and_deleted() {
     insta::assert_snapshot!(world.run("strata pool add dev web=2 --dry-run").await, @r#"
     exit 0
     --- stdout
-    dev has a pool web already
+    dev already has a pool web
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata pool scale dev web 1 --dry-run").await, @r#"
@@ -253,7 +253,7 @@ async fn pools_are_added_scaled_and_deleted() {
     --- stdout
     MACHINE  WOULD   POOL  WHY
     m3       remove  web   it is NotReady
-    would give back 1 machine
+    would release 1 machine
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata pool scale dev web 1").await, @r#"
@@ -279,7 +279,7 @@ async fn pools_are_added_scaled_and_deleted() {
     insta::assert_snapshot!(world.run("strata pool delete dev web none --dry-run").await, @r#"
     exit 0
     --- stdout
-    would delete web and give back 2 machines
+    would delete web and release 2 machines
     dev has no pool none
     --- stderr
     "#);
@@ -306,38 +306,38 @@ async fn credentials_are_printed_written_and_merged() {
     assert_eq!(world.exit("strata cluster kubeconfig dev").await, 0);
     assert_eq!(world.stdout.take(), KUBECONFIG);
     let write = "strata cluster kubeconfig dev --output {}/dev.yaml --ttl 8h";
-    insta::assert_snapshot!(world.run(write).await, @r#"
+    insta::assert_snapshot!(world.run(write).await, @r"
     exit 0
     --- stdout
     --- stderr
-    wrote {}/dev.yaml, good for 12h
-    "#);
+    wrote {}/dev.yaml, valid for 12h
+    ");
     let file = world.path("dev.yaml");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), KUBECONFIG);
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
     let merge = "strata cluster kubeconfig dev --merge {}/kube/config";
-    insta::assert_snapshot!(world.run(merge).await, @r#"
+    insta::assert_snapshot!(world.run(merge).await, @r"
     exit 0
     --- stdout
     --- stderr
-    merged strata-dev into {}/kube/config, good for 12h; kubectl uses it now
-    "#);
+    merged strata-dev into {}/kube/config, valid for 12h; kubectl uses it now
+    ");
     let other = "strata cluster kubeconfig prod --merge {}/kube/config --context work";
-    insta::assert_snapshot!(world.run(other).await, @r#"
+    insta::assert_snapshot!(world.run(other).await, @r"
     exit 0
     --- stdout
     --- stderr
-    merged work into {}/kube/config, good for 12h; use it with `kubectl --context work`
-    "#);
+    merged work into {}/kube/config, valid for 12h; use it with `kubectl --context work`
+    ");
     let used = "strata cluster kubeconfig prod --merge {}/kube/config --context work --use";
-    insta::assert_snapshot!(world.run(used).await, @r#"
+    insta::assert_snapshot!(world.run(used).await, @r"
     exit 0
     --- stdout
     --- stderr
-    merged work into {}/kube/config, good for 12h; kubectl uses it now
-    "#);
+    merged work into {}/kube/config, valid for 12h; kubectl uses it now
+    ");
     let text = std::fs::read_to_string(world.path("kube/config")).unwrap();
     insta::assert_snapshot!(text, @r#"
     apiVersion: 'v1'
@@ -372,8 +372,8 @@ async fn credentials_are_printed_written_and_merged() {
     exit 6
     --- stdout
     --- stderr
-    error: {}/kube/config is no kubeconfig
-      it holds no object
+    error: {}/kube/config is not a kubeconfig
+      it is not a mapping
     hint: choose another file: --merge FILE, or --output FILE
     "#);
 }
@@ -385,13 +385,13 @@ async fn credentials_are_taken_back() {
     exit 0
     --- stdout
     --- stderr
-    you cannot use dev any more
+    credentials of you for dev are revoked
     "#);
     insta::assert_snapshot!(world.run("strata cluster kubeconfig dev --revoke --user ann").await, @r#"
     exit 0
     --- stdout
     --- stderr
-    ann cannot use dev any more
+    credentials of ann for dev are revoked
     "#);
     insta::assert_snapshot!(world.run("strata cluster kubeconfig dev --revoke --ttl 1h").await, @r#"
     exit 2

@@ -13,7 +13,7 @@ async fn nobody_there() {
     --- stderr
     error: cannot connect to unix:{}/node.sock
       Connection refused (os error 111)
-    hint: start the daemon with `strata up`, or say where it is with --data-dir DIR or --node
+    hint: start the daemon with `strata up`, or specify it with --data-dir DIR or --node
     "#);
     std::fs::remove_file(world.path("node.sock")).unwrap();
     insta::assert_snapshot!(world.run("strata cell list").await, @r#"
@@ -22,24 +22,24 @@ async fn nobody_there() {
     --- stderr
     error: cannot connect to unix:{}/node.sock
       No such file or directory (os error 2)
-    hint: start the daemon with `strata up`, or say where it is with --data-dir DIR or --node
+    hint: start the daemon with `strata up`, or specify it with --data-dir DIR or --node
     "#);
     insta::assert_snapshot!(world.run("strata whoami").await, @r#"
     exit 3
     --- stdout
     --- stderr
-    error: found no server to talk to
-      {}/home/config.toml holds no login
-      {}/no-data/client/endpoints.json is not there
-    hint: start one with `strata up`, or say where it is with --data-dir DIR or --server
+    error: no server found
+      {}/home/config.toml contains no context
+      {}/no-data/client/endpoints.json does not exist
+    hint: start one with `strata up`, or specify it with --data-dir DIR or --server
     "#);
     insta::assert_snapshot!(world.run("strata cell list --data-dir {}/other").await, @r#"
     exit 3
     --- stdout
     --- stderr
-    error: found no node to talk to
-      {}/other/client/endpoints.json is not there
-    hint: start one with `strata up`, or say where it is with --data-dir DIR or --node
+    error: no node found
+      {}/other/client/endpoints.json does not exist
+    hint: start one with `strata up`, or specify it with --data-dir DIR or --node
     "#);
 }
 
@@ -87,15 +87,15 @@ async fn https_without_a_proof_says_how_to_give_one() {
     exit 5
     --- stdout
     --- stderr
-    error: nothing to prove who is calling https://127.0.0.1:1 with
-    hint: add --credentials FOLDER or --data-dir DIR, set STRATA_TOKEN with --ca FILE, or run `strata login`
+    error: no credentials for https://127.0.0.1:1
+    hint: add --credentials DIRECTORY or --data-dir DIR, set STRATA_TOKEN with --ca FILE, or run `strata login`
     "#);
     insta::assert_snapshot!(
         World::new().run("strata token list --server http://127.0.0.1:1").await, @r#"
     exit 2
     --- stdout
     --- stderr
-    error: invalid value 'http://127.0.0.1:1' for '--server <URL>': http:// is not spoken here, everything is on TLS; use https://HOST:PORT
+    error: invalid value 'http://127.0.0.1:1' for '--server <URL>': http:// is not supported, TLS is required; use https://HOST:PORT
 
     For more information, try '--help'.
     "#);
@@ -115,7 +115,7 @@ async fn damaged_endpoints_are_named() {
 }
 
 #[tokio::test]
-async fn a_data_folder_leads_to_its_own_node() {
+async fn a_data_directory_leads_to_its_own_node() {
     let world = World::new();
     std::fs::create_dir_all(world.path("data/client")).unwrap();
     let socket = world.path("node.sock");

@@ -5,24 +5,24 @@ use crate::common::World;
 #[tokio::test]
 async fn hypervisors_are_listed_with_what_can_be_done() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata hypervisor list").await, @r#"
+    insta::assert_snapshot!(world.run("strata hypervisor list").await, @r"
     exit 0
     --- stdout
-    ID       PHASE      CAN      INSTANCES  CPU    RAM  MESSAGE                  AGE
+    ID       PHASE      ACTIONS  INSTANCES  CPU    RAM  MESSAGE                  AGE
     m1       stopping   -                0    -      -  its node did not come …  1m
     rack1-7  up         destroy          2   32  128GB  -                        1m
     rack1-8  available  create           0   32  128GB  -                        1m
     --- stderr
-    "#);
-    insta::assert_snapshot!(world.run("strata hypervisor list -o wide").await, @r#"
+    ");
+    insta::assert_snapshot!(world.run("strata hypervisor list -o wide").await, @r"
     exit 0
     --- stdout
-    ID       PHASE      CAN      INSTANCES  CPU    RAM  WITH         PROVIDER  ADDRESS    OPERATION  MESSAGE                                                      AGE
+    ID       PHASE      ACTIONS  INSTANCES  CPU    RAM  WITH         PROVIDER  ADDRESS    OPERATION  MESSAGE                                                      AGE
     m1       stopping   -                0    -      -  storage,gpu  local     192.0.2.7  -          its node did not come within 5 min [2J; look at its console  1m
     rack1-7  up         destroy          2   32  128GB  storage,gpu  redfish   192.0.2.7  -          -                                                            1m
     rack1-8  available  create           0   32  128GB  -            redfish   -          -          -                                                            1m
     --- stderr
-    "#);
+    ");
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn hypervisors_are_created_drained_and_destroyed() {
     insta::assert_snapshot!(world.run("strata hypervisor create rack1-7 rack1-8 --dry-run").await, @r#"
     exit 0
     --- stdout
-    rack1-7 would stay as it is: up
+    rack1-7 would not change: up
     would create rack1-8
     --- stderr
     "#);
@@ -66,7 +66,7 @@ async fn hypervisors_are_created_drained_and_destroyed() {
     insta::assert_snapshot!(world.run("strata hypervisor drain rack1-7 --dry-run").await, @r#"
     exit 0
     --- stdout
-    would move 2 instances from rack1-7
+    would evict 2 instances from rack1-7
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata hypervisor destroy rack1-7 --dry-run").await, @r#"
@@ -95,16 +95,16 @@ async fn hypervisors_are_created_drained_and_destroyed() {
 }
 
 #[tokio::test]
-async fn whoever_destroys_instances_is_asked() {
+async fn hypervisor_destroy_with_instances_prompts() {
     let mut world = World::new();
     world.answer = Some("n\n");
     insta::assert_snapshot!(world.run("strata hypervisor destroy rack1-7").await, @r#"
     exit 6
     --- stdout
     --- stderr
-    warning: 2 instances there will end: nothing is migrated, they start anew elsewhere.
-    `strata hypervisor drain ID --destroy` moves them first.
-    Destroy rack1-7? [y/N] error: nothing was changed
+    warning: 2 instances will be stopped and rescheduled: nothing is evicted first.
+    `strata hypervisor drain ID --destroy` evicts them first.
+    Destroy rack1-7? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
     insta::assert_snapshot!(world.run("strata hypervisor destroy rack1-7 --yes --detach").await, @r#"
@@ -129,9 +129,9 @@ async fn whoever_destroys_instances_is_asked() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_come_up_is_told_of() {
+async fn failed_hypervisor_is_reported() {
     let world = World::with(|state| state.objects.operations_fail = true);
-    insta::assert_snapshot!(world.run("strata hypervisor create rack1-8").await, @r#"
+    insta::assert_snapshot!(world.run("strata hypervisor create rack1-8").await, @r"
     exit 7
     --- stdout
     --- stderr
@@ -139,9 +139,9 @@ async fn one_that_does_not_come_up_is_told_of() {
     machine-create of machine/rack1-8: work: half of it
     error: machine-create of machine/rack1-8 failed
       cancelled by ann
-      not undone: close: the store is not there
-    hint: `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70` tells what happened
-    "#);
+      not rolled back: close: the store does not exist
+    hint: see `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70`
+    ");
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn autoscaling_is_shown_set_and_planned() {
     State   on
     Free    4 cpus, memory 8GB, 1 gpu
     Least   1
-    Most    as many as there are machines
+    Most    all machines
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata hypervisor autoscale show -o json").await, @r#"
@@ -178,19 +178,19 @@ async fn autoscaling_is_shown_set_and_planned() {
     would change most: 0 -> 3
     --- stderr
     "#);
-    insta::assert_snapshot!(world.run("strata hypervisor autoscale set --cpu 0 --least 2 --on").await, @r#"
+    insta::assert_snapshot!(world.run("strata hypervisor autoscale set --cpu 0 --least 2 --on").await, @r"
     exit 0
     --- stdout
     --- stderr
-    changed autoscaling
-    "#);
+    updated the autoscaler settings
+    ");
     insta::assert_snapshot!(world.run("strata hypervisor autoscale plan").await, @r#"
     exit 0
     --- stdout
     ID       WOULD   WHY
     rack1-8  create  2.5 cpus are missing, and it is the smallest that has them
-    free: 1.5 cpus, memory 2GB; to be free: 4 cpus, memory 8GB, 1 gpu
-    waiting for room: 0.5 cpus, memory 256MB
+    free: 1.5 cpus, memory 2GB; target: 4 cpus, memory 8GB, 1 gpu
+    unschedulable: 0.5 cpus, memory 256MB
     no machine with a gpu is left
     --- stderr
     "#);

@@ -44,13 +44,13 @@ async fn tokens_are_listed_without_themselves() {
 #[tokio::test]
 async fn a_new_token_is_alone_on_stdout() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata token create --name ci --role operator --ttl 30d").await, @r#"
+    insta::assert_snapshot!(world.run("strata token create --name ci --role operator --ttl 30d").await, @r"
     exit 0
     --- stdout
     the-secret
     --- stderr
-    created token 0192f0c3 (api, operator), good for 30d; it is shown this once:
-    "#);
+    created token 0192f0c3 (api, operator), valid for 30d; it is shown only once:
+    ");
     insta::assert_snapshot!(world.run("strata token create --name n --join -q").await, @r#"
     exit 0
     --- stdout
@@ -99,12 +99,12 @@ async fn revoking_asks_and_tells() {
 async fn an_issued_certificate_is_written_for_its_owner_alone() {
     let world = World::new();
     let line = "strata certificate issue --role viewer --name grafana --out {}/g --ttl 1h";
-    insta::assert_snapshot!(world.run(line).await, @r#"
+    insta::assert_snapshot!(world.run(line).await, @r"
     exit 0
     --- stdout
     --- stderr
-    issued grafana (viewer) into {}/g, good until 2026-02-01T12:00:00Z
-    "#);
+    issued grafana (viewer) into {}/g, valid until 2026-02-01T12:00:00Z
+    ");
     for name in ["ca.crt", "client.crt", "client.key"] {
         let mode = std::fs::metadata(world.path("g").join(name))
             .unwrap()
@@ -113,13 +113,13 @@ async fn an_issued_certificate_is_written_for_its_owner_alone() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     assert_eq!(world.node.state.lock().calls, ["issue grafana 3600"]);
-    insta::assert_snapshot!(world.run(line).await, @r#"
+    insta::assert_snapshot!(world.run(line).await, @r"
     exit 6
     --- stdout
     --- stderr
-    error: there are credentials in {}/g already
-    hint: choose another folder, or replace them with --force
-    "#);
+    error: {}/g already contains credentials
+    hint: choose another directory, or overwrite them with --force
+    ");
 }
 
 #[tokio::test]
@@ -138,15 +138,15 @@ async fn login_wants_a_server_and_a_proof() {
     exit 2
     --- stdout
     --- stderr
-    error: no server was named
+    error: no server specified
     hint: add --server https://HOST:PORT
     "#);
     insta::assert_snapshot!(world.run("strata login --server https://127.0.0.1:1").await, @r#"
     exit 2
     --- stdout
     --- stderr
-    error: nothing was given to log in with
-    hint: add --credentials FOLDER, or --token-file FILE and --ca FILE
+    error: no credentials specified
+    hint: add --credentials DIRECTORY, or --token-file FILE and --ca FILE
     "#);
     assert!(!world.path("home/config.toml").exists());
 }

@@ -24,7 +24,7 @@ async fn list_is_a_table() {
     exit 0
     --- stdout
     --- stderr
-    no images; bring one here with `strata image pull IMAGE`
+    no images; pull one with `strata image pull IMAGE`
     "#);
 }
 
@@ -105,7 +105,7 @@ async fn a_pull_tells_each_step_and_ends_with_the_digest() {
     --- stdout
     sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc
     --- stderr
-    000000000000: is here already
+    000000000000: already present
     111111111111: downloading 20MiB
     222222222222: downloading 20MiB
     111111111111: unpacking
@@ -132,7 +132,7 @@ async fn a_terminal_is_drawn_over() {
     assert_eq!(world.exit("strata image pull nginx").await, 0);
     let drawn = world.stderr.take();
     assert!(drawn.contains("\u{1b}[2A"), "{drawn:?}");
-    assert!(drawn.contains("3 of 3 layers are here"), "{drawn:?}");
+    assert!(drawn.contains("3 of 3 layers present"), "{drawn:?}");
 }
 
 #[tokio::test]
@@ -157,9 +157,12 @@ async fn passwords_come_from_files_and_stdin() {
 #[tokio::test]
 async fn local_paths_are_sent_absolute() {
     let world = World::new();
-    assert_eq!(world.exit("strata image pull oci:some/folder:v1").await, 0);
+    assert_eq!(
+        world.exit("strata image pull oci:some/directory:v1").await,
+        0
+    );
     let here = std::env::current_dir().unwrap();
-    let call = format!("pull oci:{}/some/folder:v1 \"\"", here.display());
+    let call = format!("pull oci:{}/some/directory:v1 \"\"", here.display());
     assert_eq!(world.node.state.lock().calls, [call]);
 }
 
@@ -169,7 +172,7 @@ async fn remove_asks_tells_and_goes_on_after_a_refusal() {
     insta::assert_snapshot!(world.run("strata image remove nginx:1.27 app:v1 --dry-run").await, @r#"
     exit 0
     --- stdout
-    would refuse to remove docker.io/library/nginx:1.27: in use by pod web
+    would not remove docker.io/library/nginx:1.27: in use by pod web
     would remove registry.lan:5000/app:v1
     --- stderr
     "#);
@@ -189,7 +192,7 @@ async fn remove_asks_tells_and_goes_on_after_a_refusal() {
 }
 
 #[tokio::test]
-async fn prune_goes_as_far_as_it_is_told() {
+async fn prune_respects_its_flags() {
     let world = World::new();
     insta::assert_snapshot!(world.run("strata image prune").await, @r#"
     exit 0

@@ -41,7 +41,7 @@ async fn instances_are_listed_by_project() {
     exit 0
     --- stdout
     --- stderr
-    no instances; make one with `strata instance create NAME --image URI`
+    no instances; create one with `strata instance create NAME --image URI`
     "#);
 }
 
@@ -88,7 +88,7 @@ async fn json_is_that_of_the_api() {
 }
 
 #[tokio::test]
-async fn one_instance_is_shown_with_all_that_is_known() {
+async fn instance_show_prints_all_fields() {
     let world = World::new();
     insta::assert_snapshot!(world.run("strata instance show web").await, @r#"
     exit 0
@@ -245,7 +245,7 @@ async fn events_are_lines() {
 }
 
 #[tokio::test]
-async fn events_of_a_server_that_began_anew_are_not_taken_for_old_ones() {
+async fn events_of_a_restarted_server_are_printed() {
     let world = World::with(|state| {
         let old = state.objects.events.clone();
         let mut new = old[..2].to_vec();

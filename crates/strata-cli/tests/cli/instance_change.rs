@@ -27,7 +27,7 @@ async fn a_new_instance_is_followed_until_it_runs() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_exits_with_seven() {
+async fn failed_instance_exits_with_seven() {
     let world = World::with(|state| {
         state.objects.journey = vec![
             Some((InstanceState::Scheduling, "")),
@@ -45,7 +45,7 @@ async fn what_cannot_run_exits_with_seven() {
     big: scheduling
     error: big failed
       nothing fits: rack1-7 has 0.1 cpus left
-    hint: `strata instance explain shop/big` says why, node by node
+    hint: `strata instance explain shop/big` explains the placement, node by node
     "#);
     let world = World::with(|state| {
         state.objects.journey = vec![Some((InstanceState::Crashed, "crashed: exit 3"))];
@@ -56,12 +56,12 @@ async fn what_cannot_run_exits_with_seven() {
     --- stderr
     error: job crashed
       crashed: exit 3
-    hint: `strata instance logs job` shows what it wrote
+    hint: `strata instance logs job` shows its output
     "#);
 }
 
 #[tokio::test]
-async fn who_does_not_wait_gets_the_id() {
+async fn detach_prints_the_operation_id() {
     let world = World::new();
     insta::assert_snapshot!(world.run("strata instance create x --image y --detach").await, @r#"
     exit 0
@@ -81,7 +81,7 @@ async fn who_does_not_wait_gets_the_id() {
     exit 2
     --- stdout
     --- stderr
-    error: an instance needs --image URI, or --workload to be made from
+    error: an instance requires --image URI or --workload
     "#);
     assert_eq!(
         world
@@ -135,7 +135,7 @@ async fn stopping_and_deleting_are_seen_through() {
     exit 6
     --- stdout
     --- stderr
-    Delete web, job? [y/N] error: nothing was changed
+    Delete web, job? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
 }
@@ -148,26 +148,26 @@ async fn an_update_says_what_changes_and_sends_no_more() {
     insta::assert_snapshot!(world.run(&format!("{line} --dry-run")).await, @r#"
     exit 0
     --- stdout
-    would change web
+    would update web
       environment: ["EVIL=\u001b[2J","TZ=UTC"] -> ["TZ=CET"]
       labels.app: - "shop"
       resources.memory: 256 -> 512
       uri: "docker.io/library/nginx:1.27" -> "nginx:1.28"
     --- stderr
     "#);
-    insta::assert_snapshot!(world.run(&format!("{line} --detach")).await, @r#"
+    insta::assert_snapshot!(world.run(&format!("{line} --detach")).await, @r"
     exit 0
     --- stdout
     --- stderr
-    changed web
-    "#);
+    updated web
+    ");
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"PATCH http://localhost/instance/0192f0c1-default-web {"environment":["TZ=CET"],"labels":null,"resources":{"memory":512},"uri":"nginx:1.28"}"#);
     insta::assert_snapshot!(world.run("strata instance update web --cpu 0.5").await, @r#"
     exit 0
     --- stdout
     --- stderr
-    web is so already
+    web is unchanged
     "#);
 }
 
@@ -184,7 +184,7 @@ async fn dry_runs_change_nothing() {
     exit 6
     --- stdout
     --- stderr
-    error: another web is there already
+    error: web already exists with a different specification
       environment: ["EVIL=\u001b[2J","TZ=UTC"] -> []
       labels.app: - "shop"
       placement.constraints: - ["zone=eu"]
@@ -199,13 +199,13 @@ async fn dry_runs_change_nothing() {
     exit 6
     --- stdout
     --- stderr
-    error: new would be refused
+    error: new would be rejected
       ports[1]: publishes 1/tcp twice
     "#);
     insta::assert_snapshot!(world.run("strata instance start web job --dry-run").await, @r#"
     exit 0
     --- stdout
-    web is running already
+    web is already running
     would start job
     --- stderr
     "#);

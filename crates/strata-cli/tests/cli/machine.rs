@@ -70,17 +70,17 @@ async fn machines_are_listed_and_shown() {
     Changed       2026-01-31T11:59:00Z (1m ago)
     --- stderr
     "#);
-    let world = World::with(|state| state.objects.estate.machines.clear());
+    let world = World::with(|state| state.objects.backends.machines.clear());
     insta::assert_snapshot!(world.run("strata machine list").await, @r#"
     exit 0
     --- stdout
     --- stderr
-    no machines; tell of one with `strata machine add ID --provider KIND`
+    no machines; register one with `strata machine add ID --provider KIND`
     "#);
 }
 
 #[tokio::test]
-async fn machines_are_told_of_in_flags() {
+async fn machines_are_added_from_flags() {
     let world = World::new();
     insta::assert_snapshot!(world.run("strata machine add rack1-9 --provider redfish --address https://10.0.9.9 --credentials-name rack1 --cpu 2 --ram 4GB --disk 20GB --label zone=eu").await, @r#"
     exit 0
@@ -93,7 +93,7 @@ async fn machines_are_told_of_in_flags() {
     --- stdout
     machine/rack1-7
     --- stderr
-    rack1-7 is there already
+    rack1-7 already exists
     "#);
     insta::assert_snapshot!(world.run("strata machine add new --provider sim --dry-run").await, @r#"
     exit 0
@@ -141,7 +141,7 @@ async fn machines_are_told_of_in_flags() {
 }
 
 #[tokio::test]
-async fn machines_are_told_of_in_files() {
+async fn machines_are_added_from_files() {
     let world = World::new();
     let yaml = "- id: a\n  provider: local\n  ram: 4GB\n  labels: {ssd: yes}\n- id: rack1-7\n  provider: sim\n";
     std::fs::write(world.path("inventory.yaml"), yaml).unwrap();
@@ -157,7 +157,7 @@ async fn machines_are_told_of_in_files() {
     exit 0
     --- stdout
     would add a
-    rack1-7 is there already
+    rack1-7 already exists
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata machine add -f {}/inventory.yaml -o name").await, @r#"
@@ -167,7 +167,7 @@ async fn machines_are_told_of_in_files() {
     machine/rack1-7
     --- stderr
     added a
-    rack1-7 is there already
+    rack1-7 already exists
     "#);
     insta::assert_snapshot!(world.run("strata machine add -f {}/inventory.toml").await, @r#"
     exit 0
@@ -179,7 +179,7 @@ async fn machines_are_told_of_in_files() {
     exit 2
     --- stdout
     --- stderr
-    error: {}/bad.json is no inventory
+    error: {}/bad.json is not an inventory
       machine 1: rum: unknown field `rum`, expected one of `provider`, `handle`, `address`, `credentials`, `cpu`, `ram`, `disk`, `labels`
     hint: write a list of machines, each with `id` and `provider`
     "#);
@@ -187,7 +187,7 @@ async fn machines_are_told_of_in_files() {
     exit 2
     --- stdout
     --- stderr
-    error: {}/bad.toml is no inventory
+    error: {}/bad.toml is not an inventory
       unclosed array table, expected `]`
     hint: write a list of machines, each with `id` and `provider`
     "#);
@@ -209,32 +209,32 @@ async fn machines_are_told_of_in_files() {
 #[tokio::test]
 async fn machines_are_switched_read_and_forgotten() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata machine power rack1-8 on").await, @r#"
+    insta::assert_snapshot!(world.run("strata machine power rack1-8 on").await, @r"
     exit 0
     --- stdout
     --- stderr
-    switching on rack1-8; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    powering on rack1-8; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     machine-power of machine/rack1-8: work: half of it
-    switched on rack1-8
-    "#);
-    insta::assert_snapshot!(world.run("strata machine power rack1-7 cycle --force --detach").await, @r#"
+    powered on rack1-8
+    ");
+    insta::assert_snapshot!(world.run("strata machine power rack1-7 cycle --force --detach").await, @r"
     exit 0
     --- stdout
     0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     --- stderr
-    switching off and on rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
-    "#);
-    insta::assert_snapshot!(world.run("strata machine power rack1-7 off --no-wait -o name").await, @r#"
+    powering off and on rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    ");
+    insta::assert_snapshot!(world.run("strata machine power rack1-7 off --no-wait -o name").await, @r"
     exit 0
     --- stdout
     operation/0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     --- stderr
-    switching off rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
-    "#);
+    powering off rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    ");
     insta::assert_snapshot!(world.run("strata machine power rack1-7 off --dry-run").await, @r#"
     exit 0
     --- stdout
-    would switch off rack1-7, which is on and has 2 instances
+    would power off rack1-7, which is on and has 2 instances
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata machine console rack1-7").await, @r#"
@@ -242,7 +242,7 @@ async fn machines_are_switched_read_and_forgotten() {
     --- stdout
     boot
     login: --- stderr
-    the console ended
+    the console was closed
     "#);
     insta::assert_snapshot!(world.run("strata machine console nobody").await, @r#"
     exit 6
@@ -255,7 +255,7 @@ async fn machines_are_switched_read_and_forgotten() {
     insta::assert_snapshot!(world.run("strata machine remove rack1-7 rack1-8 --dry-run").await, @r#"
     exit 0
     --- stdout
-    rack1-7 would stay: it is up
+    rack1-7 would not be removed: it is up
     would remove rack1-8
     --- stderr
     "#);

@@ -91,6 +91,12 @@ async fn nodes_are_drained_opened_and_removed() {
     --- stderr
     removing rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     "#);
+    insta::assert_snapshot!(world.run("strata node remove rack1-8 --now --yes").await, @r#"
+    exit 0
+    --- stdout
+    --- stderr
+    revoked rack1-8
+    "#);
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"
     POST http://localhost/node/rack1-8/drain {"leave":false}
@@ -100,13 +106,14 @@ async fn nodes_are_drained_opened_and_removed() {
     POST http://localhost/node/rack1-7/drain {"leave":true}
     POST http://localhost/node/nobody/drain {"leave":true}
     POST http://localhost/node/rack1-7/drain {"leave":true}
+    DELETE http://localhost/node/rack1-8?now=true
     "#);
 }
 
 #[tokio::test]
-async fn a_drain_that_is_called_off_is_told_of() {
+async fn cancelled_drain_is_reported() {
     let world = World::with(|state| state.objects.operations_fail = true);
-    insta::assert_snapshot!(world.run("strata node drain rack1-7").await, @r#"
+    insta::assert_snapshot!(world.run("strata node drain rack1-7").await, @r"
     exit 7
     --- stdout
     --- stderr
@@ -114,15 +121,15 @@ async fn a_drain_that_is_called_off_is_told_of() {
     node-drain of node/rack1-7: empty: 1 on it still: web [2J
     error: node-drain of node/rack1-7 failed
       cancelled by ann
-      not undone: close: the store is not there
-    hint: `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70` tells what happened
-    "#);
+      not rolled back: close: the store does not exist
+    hint: see `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70`
+    ");
 }
 
 #[tokio::test]
 async fn labels_are_said_and_taken_back() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata node label rack1-7 zone=us ssd=yes old- --dry-run").await, @r#"
+    insta::assert_snapshot!(world.run("strata node label rack1-7 zone=us ssd=yes old- --dry-run").await, @r"
     exit 0
     --- stdout
     would label rack1-7
@@ -130,7 +137,7 @@ async fn labels_are_said_and_taken_back() {
       + ssd=yes
       old is not there
     --- stderr
-    "#);
+    ");
     insta::assert_snapshot!(world.run("strata node label rack1-7 ssd=yes zone-").await, @r#"
     exit 0
     --- stdout

@@ -50,7 +50,7 @@ async fn operations_are_listed_shown_and_read() {
     About       node/rack1-8
     Step        close: stuck
     Step        empty: done, 1 on it still: web
-    Left        close: the store is not there
+    Left        close: the store does not exist
     Owner       me
     Asked       2026-01-31T11:56:48Z (3m12s ago)
     Ended       2026-01-31T12:00:00Z (0s ago)
@@ -84,15 +84,15 @@ async fn operations_are_listed_shown_and_read() {
 #[tokio::test]
 async fn waiting_ends_as_the_operation_does() {
     let world = World::new();
-    insta::assert_snapshot!(world.run(&format!("strata operation wait {ACTIVE}")).await, @r#"
+    insta::assert_snapshot!(world.run(&format!("strata operation wait {ACTIVE}")).await, @r"
     exit 0
     --- stdout
     --- stderr
     node-drain of node/rack1-7: empty: 1 on it still: web [2J
-    node-drain of node/rack1-7 is done
-    "#);
+    node-drain of node/rack1-7 completed
+    ");
     let world = World::with(|state| state.objects.operations_fail = true);
-    insta::assert_snapshot!(world.run(&format!("strata operation wait {ACTIVE} -o name")).await, @r#"
+    insta::assert_snapshot!(world.run(&format!("strata operation wait {ACTIVE} -o name")).await, @r"
     exit 7
     --- stdout
     operation/0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d6e
@@ -100,9 +100,9 @@ async fn waiting_ends_as_the_operation_does() {
     node-drain of node/rack1-7: empty: 1 on it still: web [2J
     error: node-drain of node/rack1-7 failed
       cancelled by ann
-      not undone: close: the store is not there
-    hint: `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d6e` tells what happened
-    "#);
+      not rolled back: close: the store does not exist
+    hint: see `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d6e`
+    ");
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_stream_that_ends_too_early_is_taken_up_again() {
     let line = format!("strata operation wait {ACTIVE} --timeout 100ms");
     assert_eq!(world.exit(&line).await, 7);
     let stderr = world.stderr.take();
-    assert!(stderr.contains("has not ended after 100ms"), "{stderr}");
+    assert!(stderr.contains("has not completed after 100ms"), "{stderr}");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn operations_are_called_off_once_somebody_is_sure() {
     exit 6
     --- stdout
     --- stderr
-    Cancel 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d6e? [y/N] error: nothing was changed
+    Cancel 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d6e? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
     insta::assert_snapshot!(world.run(&format!("strata operation cancel {ACTIVE} --dry-run")).await, @r#"

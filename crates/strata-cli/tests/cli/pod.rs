@@ -24,7 +24,7 @@ async fn list_is_a_table() {
 }
 
 #[tokio::test]
-async fn nothing_is_cut_in_a_pipe() {
+async fn tables_are_not_cut_in_a_pipe() {
     let mut world = World::new();
     world.columns = None;
     let shown = world.run("strata pod list").await;
@@ -33,13 +33,13 @@ async fn nothing_is_cut_in_a_pipe() {
 }
 
 #[tokio::test]
-async fn no_pods_are_told_to_people_only() {
+async fn empty_pod_list_prints_a_hint_to_stderr() {
     let world = World::with(|state| state.pods.clear());
     insta::assert_snapshot!(world.run("strata pod list").await, @r#"
     exit 0
     --- stdout
     --- stderr
-    no pods; make one with `strata pod run NAME IMAGE`
+    no pods; create one with `strata pod run NAME IMAGE`
     "#);
 }
 
@@ -177,13 +177,13 @@ async fn dry_runs_change_nothing() {
     exit 0
     --- stdout
     would start job
-    web is running already
+    web is already running
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata pod stop job web --dry-run").await, @r#"
     exit 0
     --- stdout
-    job does not run: exit 3
+    job is not running: exit 3
     would stop web
     --- stderr
     "#);
@@ -204,7 +204,7 @@ async fn destroying_asks_where_there_is_somebody_to_ask() {
     exit 6
     --- stdout
     --- stderr
-    Destroy web? [y/N] error: nothing was changed
+    Destroy web? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
     insta::assert_snapshot!(world.run("strata pod destroy web --yes --grace 1s").await, @r#"
@@ -291,7 +291,7 @@ async fn events_end_with_what_is_remembered() {
     2026-01-31T12:00:00.002Z  job               waiting     exit 3 [2J
     2026-01-31T12:00:00.003Z  job               exited      exit 3
     --- stderr
-    warning: 2 events were left out here
+    warning: 2 events were dropped here
     "#);
     insta::assert_snapshot!(world.run("strata pod events web -o json").await, @r#"
     exit 0

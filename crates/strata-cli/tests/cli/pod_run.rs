@@ -17,7 +17,7 @@ async fn created(line: &str) -> PodSpec {
 }
 
 #[tokio::test]
-async fn flags_become_what_the_node_is_asked_for() {
+async fn flags_become_the_pod_spec() {
     let spec = created(
         "strata pod create shop nginx:1.27 -e A=1 --env B=2 -p 8080:80 -p 53:53/udp \
          -v /srv/www:/www:ro -v data:/data --tmpfs /run:1MiB --cpu 500m --memory 64MiB \
@@ -83,7 +83,7 @@ async fn flags_become_what_the_node_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_is_left_to_the_image() {
+async fn omitted_flags_use_the_image_config() {
     let spec = created("strata pod create shop nginx:1.27 --network host").await;
     assert_eq!(spec.network(), PodNetwork::Host);
     assert!(spec.arguments.is_empty() && spec.entrypoint.is_empty());
@@ -126,7 +126,7 @@ async fn a_missing_image_is_pulled_first_and_is_seen_to_be() {
     pod/shop
     --- stderr
     pulling alpine:3
-    000000000000: is here already
+    000000000000: already present
     111111111111: downloading 20MiB
     222222222222: downloading 20MiB
     111111111111: unpacking
@@ -143,7 +143,7 @@ async fn a_missing_image_is_pulled_first_and_is_seen_to_be() {
 }
 
 #[tokio::test]
-async fn an_image_that_is_here_is_pulled_only_when_asked() {
+async fn present_image_is_pulled_only_on_request() {
     let calls = async |line: &str| {
         let world = World::new();
         assert_eq!(world.exit(line).await, 0);
@@ -231,12 +231,12 @@ async fn files_may_hold_several_pods() {
     assert!(refused.starts_with("exit 2\n"), "{refused}");
     assert!(refused.contains("- does not describe pods"), "{refused}");
     world.piped = "";
-    insta::assert_snapshot!(world.run("strata pod run -f -").await, @r#"
+    insta::assert_snapshot!(world.run("strata pod run -f -").await, @r"
     exit 2
     --- stdout
     --- stderr
-    error: - describes no pods
-    "#);
+    error: - contains no pods
+    ");
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn a_dry_run_says_what_would_be_done() {
     insta::assert_snapshot!(dry("job alpine").await, @r#"
     exit 0
     --- stdout
-    would leave job as it is
+    job already exists, would not change
     --- stderr
     "#);
     insta::assert_snapshot!(dry("web alpine -o json").await, @r#"
@@ -266,7 +266,7 @@ async fn a_dry_run_says_what_would_be_done() {
       {
         "name": "web",
         "action": "refuse",
-        "reason": "there is a pod of that name, and it is another"
+        "reason": "a pod of that name already exists with a different specification"
       }
     ]
     --- stderr
@@ -275,7 +275,7 @@ async fn a_dry_run_says_what_would_be_done() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_at_once() {
+async fn invalid_flags_are_rejected_before_the_call() {
     let world = World::new();
     for line in [
         "strata pod create shop",
@@ -311,7 +311,7 @@ async fn a_terminal_needs_one() {
     exit 2
     --- stdout
     --- stderr
-    error: -t needs a terminal, and the input is none
-    hint: leave -t out; `strata pod create -t` makes a pod to attach to later
+    error: -t requires a terminal, and the input is not one
+    hint: omit -t; `strata pod create -t` creates a pod to attach to later
     "#);
 }

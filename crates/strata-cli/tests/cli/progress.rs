@@ -63,7 +63,12 @@ fn written(bytes: &std::sync::Mutex<Vec<u8>>) -> String {
 /// What a terminal has seen when the command has ended well.
 fn seen_by(terminal: &Terminal, mut process: Process) -> String {
     assert_eq!(process.exit(), Some(0));
-    wait_for("the end", || contains(&terminal.seen, "lets kubectl in"));
+    wait_for("the end", || {
+        contains(
+            &terminal.seen,
+            "get credentials with `strata cluster kubeconfig new --merge`",
+        )
+    });
     written(&terminal.seen)
 }
 
@@ -89,18 +94,18 @@ fn a_tree_of_steps_and_machines_is_drawn_over_as_it_goes() {
     cluster-create of cluster/new
       boot: done
       join: done
-    created the cluster new; `strata cluster kubeconfig new --merge` lets kubectl in
+    created the cluster new; get credentials with `strata cluster kubeconfig new --merge`
     ");
 }
 
 #[test]
-fn what_failed_is_told_once_below_the_tree() {
+fn failure_is_printed_once_below_the_progress() {
     let world = World::with(|state| state.objects.operations_fail = true);
     let terminal = Terminal::open();
     let mut process = terminal.run(&world, CREATE);
     assert_eq!(process.exit(), Some(7));
     wait_for("the hint", || {
-        contains(&terminal.seen, "tells what happened")
+        contains(&terminal.seen, "see `strata operation log")
     });
     // The only colours are those of the words before an error and its hint.
     let plain = written(&terminal.seen)
@@ -116,8 +121,8 @@ fn what_failed_is_told_once_below_the_tree() {
         m2: waits for m1
     error: cluster-create of cluster/new failed
       cancelled by ann
-      not undone: close: the store is not there
-    hint: `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70` tells what happened
+      not rolled back: close: the store does not exist
+    hint: see `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70`
     ");
 }
 
@@ -134,27 +139,33 @@ fn a_tree_without_colours_is_a_tree() {
     });
     assert!(!coloured, "{all:?}");
     assert!(
-        screen(&all, "creating").ends_with("lets kubectl in"),
+        screen(&all, "creating")
+            .ends_with("get credentials with `strata cluster kubeconfig new --merge`"),
         "{all:?}"
     );
 }
 
 #[test]
-fn without_a_terminal_there_is_a_line_for_what_is_new() {
+fn progress_without_a_terminal_is_one_line_per_change() {
     let world = world();
     let mut line = command(&world, CREATE);
     line.stdin(Stdio::null());
     let mut process = Process(line.spawn().unwrap());
     let said = collected(process.0.stderr.take().unwrap());
     assert_eq!(process.exit(), Some(0));
-    wait_for("the end", || contains(&said, "lets kubectl in"));
+    wait_for("the end", || {
+        contains(
+            &said,
+            "get credentials with `strata cluster kubeconfig new --merge`",
+        )
+    });
     let said = written(&said);
     assert!(!said.contains('\u{1b}'), "{said:?}");
     insta::assert_snapshot!(said, @r"
     creating the cluster new; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     cluster-create of cluster/new: join: m1: installs v1.34.4
     cluster-create of cluster/new: join: m2: waits for m1
-    created the cluster new; `strata cluster kubeconfig new --merge` lets kubectl in
+    created the cluster new; get credentials with `strata cluster kubeconfig new --merge`
     ");
 }
 

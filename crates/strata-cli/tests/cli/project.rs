@@ -13,18 +13,18 @@ async fn projects_are_listed_and_shown() {
     shop          0/50  0/8  0/16GB     0  3m12s
     --- stderr
     "#);
-    insta::assert_snapshot!(world.run("strata project show shop").await, @r#"
+    insta::assert_snapshot!(world.run("strata project show shop").await, @r"
     exit 0
     --- stdout
     Name        shop
     Instances   0 (of 50)
     Cpus        0 (of 8)
     Memory      0 (of 16GB)
-    Disk        0 (not limited)
-    Processes   0 (not limited)
+    Disk        0 (unlimited)
+    Processes   0 (unlimited)
     Created     2026-01-31T11:56:48Z (3m12s ago)
     --- stderr
-    "#);
+    ");
 }
 
 #[tokio::test]
@@ -36,20 +36,20 @@ async fn quotas_are_set_and_taken_away() {
     --- stderr
     created blog
     "#);
-    insta::assert_snapshot!(world.run("strata project update shop --cpu none --disk 1TB --dry-run").await, @r#"
+    insta::assert_snapshot!(world.run("strata project update shop --cpu none --disk 1TB --dry-run").await, @r"
     exit 0
     --- stdout
-    would change shop
+    would update shop
       quota.cpu: - 8000
       quota.disk: + 1000
     --- stderr
-    "#);
-    insta::assert_snapshot!(world.run("strata project update shop --cpu none --disk 1TB").await, @r#"
+    ");
+    insta::assert_snapshot!(world.run("strata project update shop --cpu none --disk 1TB").await, @r"
     exit 0
     --- stdout
     --- stderr
-    changed shop
-    "#);
+    updated shop
+    ");
     insta::assert_snapshot!(world.run("strata project delete shop --yes").await, @r#"
     exit 0
     --- stdout
@@ -77,12 +77,12 @@ async fn defaults_and_who_may_reach_it_are_set_and_taken_away() {
     "#);
     let words = "strata project update shop --default-cpu 250m --allow-from blog \
         --privileged-ports true";
-    insta::assert_snapshot!(world.run(words).await, @r#"
+    insta::assert_snapshot!(world.run(words).await, @r"
     exit 0
     --- stdout
     --- stderr
-    changed shop
-    "#);
+    updated shop
+    ");
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"
     PUT http://localhost/project/ {"name":"blog","quota":{"pids":1000},"defaults":{"memory":64},"allowFrom":["front","shop"]}

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use strata_cli::{Session, run_in};
-use strata_testkit::{PATIENCE, holds, wait_for_blocking};
+use strata_testkit::{TEST_TIMEOUT, holds, wait_for_blocking};
 
 use crate::common::operations::BEGUN;
 use crate::common::{Cli, World, shell_words};
@@ -48,7 +48,7 @@ pub(crate) fn command(world: &World, line: &str) -> Command {
     command
         .args(["--exact", "pty::as_a_process", "--ignored", "--nocapture"])
         .env(LINE, line.replacen("strata", &node, 1))
-        .env("HOME", world.folder.path())
+        .env("HOME", world.directory.path())
         .env("TERM", "xterm-test")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -84,7 +84,7 @@ impl Drop for Process {
 }
 
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    wait_for_blocking(what, PATIENCE, || holds(condition()));
+    wait_for_blocking(what, TEST_TIMEOUT, || holds(condition()));
 }
 
 fn called(world: &World, call: &str) -> bool {
@@ -206,7 +206,7 @@ fn the_terminal_is_handed_over_resized_and_given_back() {
 }
 
 #[test]
-fn the_terminal_is_given_back_when_we_are_told_to_end() {
+fn terminal_is_restored_on_sigterm() {
     let world = World::new();
     let terminal = Terminal::open();
     let before = settings(&terminal.modes());
@@ -250,7 +250,7 @@ fn the_console_is_left_by_its_escape() {
     let before = settings(&terminal.modes());
     let mut process = terminal.run(&world, "strata vm console build");
     wait_for("the first output", || contains(&terminal.seen, "login: "));
-    assert!(contains(&terminal.seen, "Ctrl-] leaves it"));
+    assert!(contains(&terminal.seen, "Ctrl-] detaches"));
     assert!(terminal.is_raw());
     terminal.type_in(b"root\r");
     wait_for("the echo", || contains(&terminal.seen, "root\r"));
@@ -302,7 +302,9 @@ fn an_interrupt_leaves_an_attached_pod_running() {
     wait_for("the first output", || contains(&seen, "ready"));
     process.signal(Signal::INT);
     assert_eq!(process.exit(), Some(130));
-    wait_for("the way back", || contains(&said, "web goes on."));
+    wait_for("the detach message", || {
+        contains(&said, "web keeps running.")
+    });
 }
 
 #[test]

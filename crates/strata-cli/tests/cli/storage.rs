@@ -5,7 +5,7 @@ use crate::common::World;
 #[tokio::test]
 async fn the_pool_is_shown_with_its_devices() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata storage show").await, @r#"
+    insta::assert_snapshot!(world.run("strata storage show").await, @r"
     exit 0
     --- stdout
     Id       5a1f0c2e-3b4d-4e5f-8a9b-0c1d2e3f4a5b
@@ -14,14 +14,14 @@ async fn the_pool_is_shown_with_its_devices() {
     Used     3GiB of 10GiB, 7GiB free
     Volumes  2
     Path     /var/lib/strata/pool/mount
-    Scrub    2h ago, read 6GiB, 3 mended, 0 could not be
+    Scrub    2h ago, read 6GiB, 3 repaired, 0 not repairable
 
-    NAME  STATE     SIZE  GIVEN  ERRORS  PATH
-    d1    online   10GiB   4GiB       0  /dev/sdb
-    d2    failing  10GiB   4GiB      12  /dev/sdc
-    d3    spare    10GiB     0B       0  /var/lib/strata/pool/d3
+    NAME  STATE     SIZE  ALLOCATED  ERRORS  PATH
+    d1    online   10GiB       4GiB       0  /dev/sdb
+    d2    failing  10GiB       4GiB      12  /dev/sdc
+    d3    spare    10GiB         0B       0  /var/lib/strata/pool/d3
     --- stderr
-    "#);
+    ");
     insta::assert_snapshot!(world.run("strata storage show -o name").await, @r#"
     exit 0
     --- stdout
@@ -41,23 +41,23 @@ async fn the_pool_is_shown_with_its_devices() {
 #[tokio::test]
 async fn plans_tell_devices_and_bytes() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata storage expand 5GiB --dry-run").await, @r#"
+    insta::assert_snapshot!(world.run("strata storage expand 5GiB --dry-run").await, @r"
     exit 0
     --- stdout
-    NAME  STATE   SIZE  GIVEN  ERRORS  PATH
-    d3    spare  10GiB     0B       0  /var/lib/strata/pool/d3
+    NAME  STATE   SIZE  ALLOCATED  ERRORS  PATH
+    d3    spare  10GiB         0B       0  /var/lib/strata/pool/d3
     would use 1 spare, gain 10GiB and move nothing
     --- stderr
-    "#);
-    insta::assert_snapshot!(world.run("strata storage shrink 5GiB --dry-run").await, @r#"
+    ");
+    insta::assert_snapshot!(world.run("strata storage shrink 5GiB --dry-run").await, @r"
     exit 0
     --- stdout
-    NAME  STATE     SIZE  GIVEN  ERRORS  PATH
-    d2    failing  10GiB   4GiB      12  /dev/sdc
-    d1    online   10GiB   4GiB       0  /dev/sdb
-    would give back 2 devices with 5GiB and move 3GiB; 2GiB would be free
+    NAME  STATE     SIZE  ALLOCATED  ERRORS  PATH
+    d2    failing  10GiB       4GiB      12  /dev/sdc
+    d1    online   10GiB       4GiB       0  /dev/sdb
+    would release 2 devices with 5GiB and move 3GiB; 2GiB would be free
     --- stderr
-    "#);
+    ");
     insta::assert_snapshot!(world.run("strata storage shrink 5GiB --dry-run -o json").await, @r#"
     exit 0
     --- stdout
@@ -76,7 +76,7 @@ async fn plans_tell_devices_and_bytes() {
     exit 2
     --- stdout
     --- stderr
-    error: invalid value 'lots' for '<MIN>': "lots" is no size; write a number with a unit, as 64MiB, 64MB or 4096
+    error: invalid value 'lots' for '<MIN>': "lots" is not a size; write a number with a unit, e.g. 64MiB, 64MB or 4096
 
     For more information, try '--help'.
     "#);
@@ -129,12 +129,12 @@ async fn devices_are_added_replaced_and_removed() {
     exit 0
     --- stdout
     --- stderr
-    added d1, a spare of 9.3GiB; `strata storage expand` takes it into the pool
+    added d1, a spare of 9.3GiB; `strata storage expand` adds it to the pool
     "#);
     insta::assert_snapshot!(world.run("strata storage device add /dev/sdd --overwrite --dry-run").await, @r#"
     exit 0
     --- stdout
-    would add /dev/sdd as a spare, over all that is on it
+    would add /dev/sdd as a spare, erasing its data
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata storage device replace d2 --with d3").await, @r#"
@@ -148,7 +148,7 @@ async fn devices_are_added_replaced_and_removed() {
     insta::assert_snapshot!(world.run("strata storage device remove d1 d3 d9 --dry-run").await, @r#"
     exit 0
     --- stdout
-    d1 would stay: it is online, no spare
+    d1 would not be removed: it is online, not a spare
     would remove d3
     there is no device d9
     --- stderr
@@ -164,7 +164,7 @@ async fn devices_are_added_replaced_and_removed() {
     exit 6
     --- stdout
     --- stderr
-    Erase all that is on /dev/sdd? [y/N] error: nothing was changed
+    Erase all data on /dev/sdd? [y/N] error: cancelled, nothing was changed
     hint: answer y, or pass --yes
     "#);
     let requests = world.node.state.lock().objects.requests.join("\n");
@@ -200,7 +200,7 @@ async fn volumes_are_listed_and_shown() {
     Name      data
     Kind      files
     Size      10GiB
-    Used      2GiB, 1GiB of it alone
+    Used      2GiB, 1GiB exclusive
     Snapshot  monday (30m ago)
     Created   2026-01-31T11:00:00Z (1h ago)
     --- stderr
@@ -239,7 +239,7 @@ async fn volumes_are_made_changed_and_removed() {
     insta::assert_snapshot!(world.run("strata storage volume create data --dry-run").await, @r#"
     exit 0
     --- stdout
-    data is there already
+    data already exists
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata storage volume create guest --kind disk").await, @r#"

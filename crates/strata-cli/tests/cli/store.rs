@@ -7,11 +7,11 @@ use strata_store::{Embedded, EmbeddedOptions, Store as _, Transaction};
 use crate::common::World;
 
 #[tokio::test]
-async fn records_move_from_one_data_folder_to_another() {
+async fn records_move_from_one_data_directory_to_another() {
     let world = World::new();
-    let folder = world.path("a/store");
+    let directory = world.path("a/store");
     {
-        let store = Embedded::open(&folder, &EmbeddedOptions::default()).unwrap();
+        let store = Embedded::open(&directory, &EmbeddedOptions::default()).unwrap();
         let put = Transaction::new()
             .put("instance/1", "{}")
             .put("node/n", "{}");
@@ -22,7 +22,7 @@ async fn records_move_from_one_data_folder_to_another() {
         --- stderr
         error: cannot open the store
           the store in {}/a/store is in use
-        hint: stop the daemon first: this works on a store that nobody uses
+        hint: stop the daemon first: the store must not be in use
         "#);
     }
     insta::assert_snapshot!(world.run("strata store export {}/out --data-dir {}/a").await, @r#"
@@ -53,15 +53,15 @@ async fn records_move_from_one_data_folder_to_another() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_moved_says_why() {
+async fn drain_shows_why_an_instance_stays() {
     let world = World::new();
-    insta::assert_snapshot!(world.run("strata store export - --data-dir {}/none").await, @r#"
+    insta::assert_snapshot!(world.run("strata store export - --data-dir {}/none").await, @r"
     exit 6
     --- stdout
     --- stderr
     error: there is no store in {}/none/store
-    hint: --data-dir DIR says which data folder is meant, --etcd which etcd
-    "#);
+    hint: specify the data directory with --data-dir, or an etcd with --etcd
+    ");
     assert!(!world.path("none").exists());
     std::fs::write(
         world.path("cut"),

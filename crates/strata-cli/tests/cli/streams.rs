@@ -1,7 +1,7 @@
 //! `strata logs` and `strata top`: streams, their ends, and readers that
 //! leave.
 
-use strata_testkit::{PATIENCE, holds};
+use strata_testkit::{TEST_TIMEOUT, holds};
 
 use crate::common::World;
 
@@ -52,7 +52,7 @@ async fn a_cell_in_which_nothing_ran_says_so() {
     exit 0
     --- stdout
     --- stderr
-    nothing has run in batch
+    no executable has run in batch
     "#);
 }
 
@@ -87,7 +87,7 @@ async fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[tokio::test]
-async fn a_server_that_vanishes_is_told_of() {
+async fn lost_server_is_reported() {
     let world = World::with(|state| state.endless = true);
     let exit = {
         let command = world.exit("strata logs web main -f");
@@ -108,7 +108,7 @@ async fn a_server_that_vanishes_is_told_of() {
         "{stderr}"
     );
     assert!(
-        stderr.contains("hint: see whether the daemon still runs"),
+        stderr.contains("hint: check whether the daemon still runs"),
         "{stderr}"
     );
 }
@@ -148,5 +148,5 @@ async fn top_into_a_pipe_prints_a_table_each_time() {
 }
 
 async fn wait_for(condition: impl Fn() -> bool) {
-    strata_testkit::wait_for("a condition", PATIENCE, async || holds(condition())).await;
+    strata_testkit::wait_for("a condition", TEST_TIMEOUT, async || holds(condition())).await;
 }

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use strata_identity::{Authority, CertificateSpec};
+use strata_identity::{Ca, CertificateSpec};
 use strata_types::Role;
 
 use crate::common::World;
@@ -64,19 +64,19 @@ async fn a_wrong_token_saves_no_login() {
     exit 5
     --- stdout
     --- stderr
-    error: cannot ask who is calling
-      the token is not known here
+    error: cannot show the current identity
+      the token is unknown
     "#);
     assert!(!world.path("home/config.toml").exists());
 }
 
 #[tokio::test]
-async fn strangers_do_not_talk() {
+async fn unauthenticated_requests_are_rejected() {
     let world = World::new();
     let port = world.tls().await;
-    let stranger = Authority::open(&world.path("other-ca")).unwrap();
+    let anonymous = Ca::open(&world.path("other-ca")).unwrap();
     let spec = CertificateSpec::caller("me".parse().unwrap(), Role::Admin);
-    let mut credentials = stranger.issue(&spec).unwrap();
+    let mut credentials = anonymous.issue(&spec).unwrap();
 
     credentials.write(&world.path("stranger")).unwrap();
     let line = format!("strata cell list --node https://{port} --credentials {{}}/stranger");
@@ -85,7 +85,7 @@ async fn strangers_do_not_talk() {
     exit 5
     --- stdout
     --- stderr
-    error: https://[PORT] and this client do not trust each other
+    error: TLS authentication with https://[PORT] failed
       invalid peer certificate: BadSignature
     hint: use the ca.crt and the certificate that this server issued; --data-dir DIR takes those in DIR/client
     "#);
@@ -95,7 +95,7 @@ async fn strangers_do_not_talk() {
     credentials.write(&world.path("stranger")).unwrap();
     assert_eq!(world.exit(&line).await, 5);
     let stderr = world.stderr.take();
-    assert!(stderr.contains("do not trust each other"), "{stderr}");
+    assert!(stderr.contains("TLS authentication with"), "{stderr}");
 }
 
 #[tokio::test]
@@ -109,6 +109,6 @@ async fn a_port_where_nobody_listens_cannot_be_connected_to() {
     --- stderr
     error: cannot connect to https://127.0.0.1:1
       Connection refused (os error 111)
-    hint: see whether the daemon runs there and whether the port is open to you
+    hint: check whether the daemon runs there and the port is reachable
     "#);
 }

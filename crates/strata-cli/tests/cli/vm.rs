@@ -75,7 +75,7 @@ async fn show_tells_all() {
 }
 
 #[tokio::test]
-async fn flags_become_what_the_node_is_asked_for() {
+async fn flags_become_the_pod_spec() {
     let world = World::new();
     std::fs::write(world.path("seed"), "#cloud-config\n").unwrap();
     let line = "strata vm run db --image /srv/debian.qcow2 --cpus 2 --memory 2GiB \
@@ -103,7 +103,7 @@ async fn flags_become_what_the_node_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_kernel_is_found_from_the_users_folder() {
+async fn a_kernel_is_found_from_the_users_directory() {
     let world = World::new();
     let line = "strata vm create tiny --kernel vmlinuz --initrd boot/initrd \
                 --append 'console=ttyS0 quiet' --machine microvm --no-network";
@@ -123,7 +123,7 @@ async fn a_kernel_is_found_from_the_users_folder() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_at_once() {
+async fn invalid_flags_are_rejected_before_the_call() {
     let world = World::new();
     for line in [
         "strata vm create tiny",
@@ -139,20 +139,20 @@ async fn what_makes_no_sense_is_refused_at_once() {
     exit 2
     --- stdout
     --- stderr
-    error: tiny has nothing to boot from
-    hint: say --image FILE, or --kernel FILE with --initrd and --append
+    error: tiny has no boot source
+    hint: pass --image FILE, or --kernel FILE with --initrd and --append
     "#);
 }
 
 #[tokio::test]
-async fn what_show_prints_can_be_made_again() {
+async fn printed_resource_can_be_created_again() {
     let world = World::new();
     assert_eq!(world.exit("strata vm show build -o yaml").await, 0);
     std::fs::write(world.path("vm.yaml"), world.stdout.take()).unwrap();
     insta::assert_snapshot!(world.run("strata vm create -f {}/vm.yaml --dry-run").await, @r#"
     exit 0
     --- stdout
-    would leave build as it is
+    build already exists, would not change
     --- stderr
     "#);
     assert_eq!(world.exit("strata vm create -f {}/vm.yaml").await, 0);
@@ -221,7 +221,7 @@ async fn machines_are_spawned_and_listed() {
     exit 0
     --- stdout
     --- stderr
-    created n2; its node answers at https://10.66.0.30:7710
+    created n2; its node listens at https://10.66.0.30:7710
     "#);
     insta::assert_snapshot!(world.run("strata spawn list").await, @r#"
     exit 0
@@ -289,12 +289,12 @@ async fn stats_events_and_wait_are_as_those_of_pods() {
     {"at":"2026-01-31T12:00:00Z","vm":"build","vm_id":"build-0192f0c1","state":"running","message":"started"}
     --- stderr
     "#);
-    insta::assert_snapshot!(world.run("strata vm wait build").await, @r#"
+    insta::assert_snapshot!(world.run("strata vm wait build").await, @r"
     exit 0
     --- stdout
     --- stderr
-    build ended: switched off
-    "#);
+    build ended: powered off
+    ");
     let world = World::with(|state| state.exit_code = 1);
     insta::assert_snapshot!(world.run("strata vm wait build -o name").await, @r#"
     exit 7

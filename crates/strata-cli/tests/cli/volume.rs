@@ -24,7 +24,7 @@ async fn list_is_a_table() {
     exit 0
     --- stdout
     --- stderr
-    no volumes; make one with `strata volume create NAME`
+    no volumes; create one with `strata volume create NAME`
     "#);
 }
 
@@ -75,7 +75,7 @@ async fn create_says_what_it_would_do_and_does_it() {
     insta::assert_snapshot!(world.run("strata volume create data --dry-run").await, @r#"
     exit 0
     --- stdout
-    there is a volume data already
+    data already exists
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata volume create new --size 1GiB -o name").await, @r#"
@@ -94,7 +94,7 @@ async fn remove_takes_several_and_tells_of_each() {
     insta::assert_snapshot!(world.run("strata volume remove data old --dry-run").await, @r#"
     exit 0
     --- stdout
-    would refuse to remove data: in use by db, db-backup
+    would not remove data: in use by db, db-backup
     would remove old
     --- stderr
     "#);

@@ -49,17 +49,17 @@ async fn workloads_are_made_and_changed() {
     insta::assert_snapshot!(world.run("strata workload update web --image nginx:1.28 --dry-run").await, @r#"
     exit 0
     --- stdout
-    would change web
+    would update web
       uri: "nginx:1.27" -> "nginx:1.28"
     --- stderr
     "#);
-    insta::assert_snapshot!(world.run("strata workload update web --image nginx:1.28").await, @r#"
+    insta::assert_snapshot!(world.run("strata workload update web --image nginx:1.28").await, @r"
     exit 0
     --- stdout
     --- stderr
-    changed web
-    what was made from it stays as it was: 2 instances
-    "#);
+    updated web
+    existing instances are not changed: 2 instances
+    ");
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"
     PUT http://localhost/workload/ {"name":"api","type":"CONTAINER","uri":"x","environment":[],"resources":{"cpu":0,"memory":64,"disk":0},"ports":[],"restart":"on-failure","placement":{}}
@@ -95,12 +95,12 @@ async fn instances_are_made_of_a_workload() {
 }
 
 #[tokio::test]
-async fn a_workload_goes_with_its_instances_only_when_told() {
+async fn workload_with_instances_is_deleted_only_with_cascade() {
     let world = World::new();
     insta::assert_snapshot!(world.run("strata workload delete web --dry-run").await, @r#"
     exit 0
     --- stdout
-    web would stay: it has 2 instances
+    web would not be deleted: it has 2 instances
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata workload delete web --cascade --yes").await, @r#"

@@ -1,4 +1,4 @@
-//! What a file describes: read, with the path of whatever is not understood.
+//! Manifests: parsed, with the path of each error.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,20 +14,20 @@ use crate::commands::scope::DEFAULT_PROJECT;
 use crate::failure::{Exit, Failure, Result};
 use crate::values::plain_documents;
 
-/// What is wanted of a thing.
+/// Desired state of a resource.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Wanted {
+pub(super) enum DesiredResource {
     Project(Quota),
     Workload(Box<InstanceSpec>),
     Instance(Box<InstanceSpec>),
 }
 
-/// A thing that is wanted.
+/// A desired resource.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document {
     pub(super) name: String,
     pub(super) project: String,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: DesiredResource,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -56,28 +56,28 @@ struct ProjectSpec {
 }
 
 impl Document {
-    /// The word for what it is.
+    /// Its kind.
     pub(super) fn kind(&self) -> &'static str {
         match self.wanted {
-            Wanted::Project(_) => "project",
-            Wanted::Workload(_) => "workload",
-            Wanted::Instance(_) => "instance",
+            DesiredResource::Project(_) => "project",
+            DesiredResource::Workload(_) => "workload",
+            DesiredResource::Instance(_) => "instance",
         }
     }
 
-    /// What others are made in comes before them.
+    /// Order of creation: projects first.
     pub(super) fn rank(&self) -> u8 {
         match self.wanted {
-            Wanted::Project(_) => 0,
-            Wanted::Workload(_) => 1,
-            Wanted::Instance(_) => 2,
+            DesiredResource::Project(_) => 0,
+            DesiredResource::Workload(_) => 1,
+            DesiredResource::Instance(_) => 2,
         }
     }
 
     /// The project that it is in, where it is in one.
     pub(super) fn scope(&self) -> Option<&str> {
         match self.wanted {
-            Wanted::Project(_) => None,
+            DesiredResource::Project(_) => None,
             _ => Some(&self.project),
         }
     }
@@ -100,7 +100,7 @@ pub(super) fn read(file: &Path, input: &mut dyn Read) -> Result<Vec<Document>> {
     let several = values.enumerate().map(|(i, value)| {
         document(value).map_err(|why| {
             let what = match file == Path::new("-") {
-                true => "what was piped in cannot be applied".to_owned(),
+                true => "cannot apply stdin".to_owned(),
                 false => format!("{} cannot be applied", file.display()),
             };
             Failure::new(Exit::Usage, what).because(format!("document {}: {why}", i + 1))
@@ -119,13 +119,13 @@ fn document(value: Value) -> std::result::Result<Document, String> {
             } else {
                 parse("spec", spec)?
             };
-            Wanted::Project(spec.quota)
+            DesiredResource::Project(spec.quota)
         }
-        Kind::Workload => Wanted::Workload(Box::new(checked(spec)?)),
-        Kind::Instance => Wanted::Instance(Box::new(checked(spec)?)),
+        Kind::Workload => DesiredResource::Workload(Box::new(checked(spec)?)),
+        Kind::Instance => DesiredResource::Instance(Box::new(checked(spec)?)),
     };
-    if let (Wanted::Project(_), Some(_)) = (&wanted, &header.project) {
-        return Err("project: a project is in no other".to_owned());
+    if let (DesiredResource::Project(_), Some(_)) = (&wanted, &header.project) {
+        return Err("project: a project cannot be in a project".to_owned());
     }
     let project = header.project.map(String::from);
     Ok(Document {
@@ -144,7 +144,7 @@ fn checked(spec: Value) -> std::result::Result<InstanceSpec, String> {
     Ok(spec)
 }
 
-/// Reads a value; says where in it the fault is.
+/// Parses a value; errors name the path.
 fn parse<T: DeserializeOwned>(under: &str, value: Value) -> std::result::Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|why| {
         let inner = why.path().to_string();
@@ -169,10 +169,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_with_its_path() {
+    fn unknown_fields_are_reported_with_their_path() {
         let spec = |spec: Value| json!({"kind": "instance", "name": "web", "spec": spec});
         insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpus": 1}}))), @r#"spec.resources.cpus: unknown field `cpus`, expected one of `cpu`, `memory`, `disk`"#);
-        insta::assert_snapshot!(why(spec(json!({"uri": "x", "ports": ["80"]}))), @r#"spec.ports[0]: "80" is no port such as 8080:80, 53:53/udp or 127.0.0.1:8080:80"#);
+        insta::assert_snapshot!(why(spec(json!({"uri": "x", "ports": ["80"]}))), @r#"spec.ports[0]: "80" is not a port: expected one such as 8080:80, 53:53/udp or 127.0.0.1:8080:80"#);
         insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpu": "much"}}))), @r#"spec.resources.cpu: invalid type: string "much", expected i32"#);
         insta::assert_snapshot!(why(spec(
             json!({"uri": "x", "placement": {"spread": [{"over": "node"}, {"under": 1}]}})
@@ -181,14 +181,14 @@ mod tests {
         insta::assert_snapshot!(why(
             json!({"kind": "instance", "name": "Web_1", "spec": {"uri": "x"}})
         ), @r#"name: has 'W' in it; only a-z, 0-9 and - are allowed"#);
-        insta::assert_snapshot!(why(json!({"kind": "project", "name": "a", "project": "b"})), @r#"project: a project is in no other"#);
+        insta::assert_snapshot!(why(json!({"kind": "project", "name": "a", "project": "b"})), @r#"project: a project cannot be in a project"#);
         insta::assert_snapshot!(why(json!({"kind": "instance", "name": "web", "spce": {}})), @r#"spce: unknown field `spce`, expected one of `kind`, `name`, `project`, `spec`"#);
     }
 
     #[test]
-    fn what_goes_without_saying_need_not_be_said() {
+    fn redundant_flags_are_optional() {
         let project = document(json!({"kind": "project", "name": "shop"})).unwrap();
-        assert_eq!(project.wanted, Wanted::Project(Quota::default()));
+        assert_eq!(project.wanted, DesiredResource::Project(Quota::default()));
         assert_eq!(project.reference(), "project/shop");
         let web = json!({"kind": "instance", "name": "web", "spec": {"uri": "nginx"}});
         assert_eq!(document(web).unwrap().reference(), "instance/web");

@@ -16,10 +16,10 @@ use super::instance::follow::{Goal, follow};
 use super::spec::Difference;
 use crate::failure::Result;
 use crate::output::{self, Format, OutputArgs};
-use crate::printer::Tone;
+use crate::printer::Style;
 use crate::session::Session;
 
-/// Make or change what a file describes
+/// Create or update the resources described in a file
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A file holds one document or several, each with kind (project, workload or
@@ -37,16 +37,16 @@ Examples:
   strata apply -f shop.yaml -f more.json --dry-run
   cat shop.yaml | strata apply -f - --wait")]
 pub struct Apply {
-    /// The file, YAML or JSON; - is stdin. Can be repeated
+    /// YAML or JSON file; - is stdin. Repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     #[arg(value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 
-    /// Wait until the instances that were made or changed run
+    /// Wait until created and updated instances run
     #[arg(long)]
     wait: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -54,7 +54,7 @@ pub struct Apply {
     output: OutputArgs,
 }
 
-/// What came of one document.
+/// Outcome of one document.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome<'a> {
@@ -112,15 +112,15 @@ impl Apply {
             (Action::Created, false) => "created",
             (Action::Created, true) => "would be created",
             (Action::Changed, false) => "changed",
-            (Action::Changed, true) => "would be changed",
+            (Action::Changed, true) => "would be updated",
             (Action::Unchanged, _) => "unchanged",
         };
-        let tone = match step.action {
-            Action::Created => Tone::Good,
-            Action::Changed => Tone::Warn,
-            Action::Unchanged => Tone::Dim,
+        let style = match step.action {
+            Action::Created => Style::Good,
+            Action::Changed => Style::Warn,
+            Action::Unchanged => Style::Dim,
         };
-        let word = tone.paint(word, session.printer.color);
+        let word = style.paint(word, session.printer.color);
         let mut text = format!("{reference} {word}\n");
         for change in &step.changes {
             text.push_str(&format!("  {change}\n"));

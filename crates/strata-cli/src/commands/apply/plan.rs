@@ -1,5 +1,5 @@
-//! From a document and what is there to what is to be done, and doing it. A
-//! thing is changed as it was seen: whoever changes it meanwhile wins.
+//! Plans and applies one document. Updates carry the version that was read: a
+//! concurrent change wins.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use strata_api::rest::{Instance, NewInstance, NewProject, NewWorkload, Project, 
 use strata_client::rest::{Query, Resource, RestClient, Tagged};
 use strata_types::ErrorKind;
 
-use super::document::{Document, Wanted};
+use super::document::{DesiredResource, Document};
 use crate::commands::spec::{Difference, differences, merge_patch, spec_of, value};
 use crate::failure::{Result, unable};
 
-/// What is done with a thing.
+/// Planned action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
@@ -20,7 +20,7 @@ pub(super) enum Action {
     Unchanged,
 }
 
-/// What is to be done for one document.
+/// Plan of one document.
 pub(super) struct Step {
     pub(super) document: Document,
     pub(super) action: Action,
@@ -29,19 +29,19 @@ pub(super) struct Step {
     etag: Option<String>,
 }
 
-/// Looks at what is there.
+/// Reads the observed state and plans.
 pub(super) async fn plan(rest: &RestClient, document: Document) -> Result<Step> {
     let there = match &document.wanted {
-        Wanted::Project(quota) => {
+        DesiredResource::Project(quota) => {
             let now = find::<Project>(rest, &document).await?;
             let wanted = json!({ "quota": quota });
             now.map(|now| (json!({ "quota": now.object.quota }), wanted, now.etag))
         }
-        Wanted::Workload(spec) => match find::<Workload>(rest, &document).await? {
+        DesiredResource::Workload(spec) => match find::<Workload>(rest, &document).await? {
             Some(now) => Some((value(&now.object.spec)?, value(spec)?, now.etag)),
             None => None,
         },
-        Wanted::Instance(spec) => match find::<Instance>(rest, &document).await? {
+        DesiredResource::Instance(spec) => match find::<Instance>(rest, &document).await? {
             Some(now) => Some((value(&spec_of(&now.object))?, value(spec)?, now.etag)),
             None => None,
         },
@@ -80,16 +80,16 @@ async fn find<T: Resource>(rest: &RestClient, document: &Document) -> Result<Opt
     match rest.get(&document.name, &query(document)).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == Some(ErrorKind::NotFound) => Ok(None),
-        Err(error) => Err(unable(format!("look at {}", document.reference()))(error)),
+        Err(error) => Err(unable(format!("read {}", document.reference()))(error)),
     }
 }
 
 impl Step {
-    /// Does it; gives the instance that is made or replaced by it.
+    /// Executes the plan; returns the instance that it creates or replaces.
     pub(super) async fn run(&self, rest: &RestClient) -> Result<Option<Instance>> {
         match (self.action, &self.document.wanted) {
             (Action::Unchanged, _) => Ok(None),
-            (_, Wanted::Project(quota)) => {
+            (_, DesiredResource::Project(quota)) => {
                 let new = NewProject {
                     name: self.document.name.clone(),
                     quota: *quota,
@@ -98,7 +98,7 @@ impl Step {
                 self.put::<Project>(rest, &new).await?;
                 Ok(None)
             }
-            (_, Wanted::Workload(spec)) => {
+            (_, DesiredResource::Workload(spec)) => {
                 let new = NewWorkload {
                     id: None,
                     name: self.document.name.clone(),
@@ -108,7 +108,7 @@ impl Step {
                 self.put::<Workload>(rest, &new).await?;
                 Ok(None)
             }
-            (_, Wanted::Instance(spec)) => {
+            (_, DesiredResource::Instance(spec)) => {
                 let new = NewInstance {
                     name: Some(self.document.name.clone()),
                     project: Some(self.document.project.clone()),

@@ -8,7 +8,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The latest decisions
+/// Show the latest entries
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,6 +34,6 @@ impl List {
                 found.map_err(unable("read the audit log"))?
             }
         };
-        output::rows(session, self.output.format(), &entries, "no decisions")
+        output::rows(session, self.output.format(), &entries, "no entries")
     }
 }

@@ -19,16 +19,17 @@ use crate::session::Session;
 
 /// Where the log is, in a data directory.
 pub const AUDIT: &str = "audit";
+/// What says where the log ends, in a data directory.
+pub const AUDIT_HEAD: &str = "audit.head";
 
-/// The verbs of the audit log.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// The latest decisions
+    /// Show the latest entries
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// The latest decisions, and those that follow
+    /// Show the latest entries and follow new ones
     Tail(tail::Tail),
-    /// Whether the chain of hashes is whole
+    /// Verify the hash chain of the log
     Verify(verify::Verify),
 }
 
@@ -42,31 +43,32 @@ impl AuditCommand {
     }
 }
 
-/// Which decisions are shown.
+/// Filters of audit entries.
 #[derive(Args, Debug)]
 struct Selection {
-    /// Only those about this caller
+    /// Only calls by this principal
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
-    /// Only those whose call contains this
+    /// Only entries whose call contains this text
     #[arg(long, value_name = "TEXT")]
     call: Option<String>,
-    /// Only those about this object, or what is in it: instance/web, cell
+    /// Only entries about this object or objects in it, e.g. instance/web or
+    /// cell
     #[arg(long, value_name = "OBJECT")]
     object: Option<String>,
-    /// Only those about objects of this project
+    /// Only entries about objects of this project
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
-    /// Only refusals
+    /// Only rejected calls
     #[arg(long)]
     refused: bool,
-    /// Only the starts and ends of exec, attach, console and executables
+    /// Only starts and ends of sessions: exec, attach, console, executables
     #[arg(long)]
     sessions: bool,
-    /// So many of the latest, 1000 at most from a server
+    /// Number of entries, at most 1000 from a server
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
-    /// Ask the server for its log instead of reading files: for admins
+    /// Read the log through the server instead of from files; admins only
     #[arg(long)]
     remote: bool,
 }
@@ -84,7 +86,7 @@ impl Selection {
         }
     }
 
-    /// The same, as a server is asked for it.
+    /// The filter as a REST query.
     fn query(&self) -> Query {
         self.restrict(Query::new().with("tail", self.limit.to_string()))
     }
@@ -113,16 +115,19 @@ impl Selection {
 }
 
 fn directory(session: &Session) -> PathBuf {
+    data_dir(session).join(AUDIT)
+}
+
+fn data_dir(session: &Session) -> &Path {
     let discovery = &session.discovery;
     let data_dir = discovery.data_dir.as_ref();
-    data_dir.unwrap_or(&discovery.places.data_dir).join(AUDIT)
+    data_dir.unwrap_or(&discovery.places.data_dir)
 }
 
 fn unreadable(directory: &Path) -> impl Fn(std::io::Error) -> Failure {
     move |error| {
         Failure::file("read the audit log in", directory, &error).hint(
-            "it is on the host of the daemon, for root: --data-dir DIR says where; \
-             --remote asks the server for its own",
+            "run this on the host of the daemon as root with --data-dir DIR, or read the log through the server with --remote",
         )
     }
 }

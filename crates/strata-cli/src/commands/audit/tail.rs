@@ -11,11 +11,11 @@ use crate::failure::{Result, unable};
 use crate::output::OutputArgs;
 use crate::session::Session;
 
-/// How often the files are looked at.
-const INTERVAL: Duration = Duration::from_millis(500);
-const AT_ONCE: usize = 1000;
+/// Poll interval of the files.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const PAGE_SIZE: usize = 1000;
 
-/// The latest decisions, and those that follow
+/// Show the latest entries and follow new ones
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,17 +47,17 @@ impl Tail {
         }
         let mut follower = Follower::after(&directory, page.last);
         loop {
-            let pause = tokio::time::sleep(INTERVAL);
+            let pause = tokio::time::sleep(POLL_INTERVAL);
             session.printer.unless_gone(pause).await?;
-            let entries = follower.next(AT_ONCE).map_err(unreadable(&directory))?;
+            let entries = follower.next(PAGE_SIZE).map_err(unreadable(&directory))?;
             for entry in entries.iter().filter(|entry| filter.accept(entry)) {
                 print(session, self.output.format(), entry)?;
             }
         }
     }
 
-    /// One request, and so one line of the log, however long it follows; and
-    /// another where it was when the server has had enough of it.
+    /// One request, and so one audit entry, however long it follows; a new
+    /// request resumes after the server ends the stream.
     async fn follow_server(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
         let failed = || unable("follow the audit log");
@@ -75,7 +75,7 @@ impl Tail {
                     None => break,
                 }
             }
-            let pause = tokio::time::sleep(INTERVAL);
+            let pause = tokio::time::sleep(POLL_INTERVAL);
             session.printer.unless_gone(pause).await?;
         }
     }

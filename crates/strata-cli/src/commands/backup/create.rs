@@ -4,30 +4,31 @@ use clap::Args;
 use strata_api::rest::{Backup, NewBackup};
 
 use super::rate::Rate;
-use crate::commands::begun::Staying;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Save the pool and Strata's own state now
+/// Create a backup of the storage pool and the control-plane state
 #[derive(Args, Debug)]
 #[command(after_help = "\
-All volumes are of the same moment. Only what is new goes to the repository,
-and a part is restored and compared afterwards. Ctrl-C leaves it to the server.
+The snapshot of all volumes is atomic. Only new data is uploaded, and a part
+is restored and compared afterwards. Ctrl-C detaches; the operation continues
+on the server.
 
 Examples:
   strata backup create
   strata backup create --limit 10MB/s --detach")]
 pub struct Create {
-    /// Send at most so much a second
+    /// Upload limit per second
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
 
-    /// Do not look afterwards whether it can be restored
+    /// Skip verification after the backup
     #[arg(long)]
     no_verify: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Create {
@@ -39,11 +40,11 @@ impl Create {
             repair: false,
         };
         let begun = rest.begin::<Backup>("", "", &asked).await;
-        let begun = begun.map_err(unable("make a backup"))?;
+        let begun = begun.map_err(unable("create a backup"))?;
         let told = (
-            "making a backup",
-            "made a backup; `strata backup show latest` tells of it",
+            "creating a backup",
+            "created a backup; see `strata backup show latest`",
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -1,28 +1,28 @@
-//! What is kept, in flags.
+//! Retention flags.
 
 use clap::Args;
 use strata_api::rest::Retention;
 
-/// Flatten this into what forgets backups.
+/// Retention flags, flattened into the commands that delete backups.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct KeepArgs {
-    /// Keep the latest so many
+    /// Number of latest backups to keep
     #[arg(long, value_name = "N")]
     keep_last: Option<u32>,
-    /// … the latest of each of so many days
+    /// Number of days of which the latest backup is kept
     #[arg(long, value_name = "N")]
     keep_daily: Option<u32>,
-    /// … of each of so many weeks
+    /// Number of weeks of which the latest backup is kept
     #[arg(long, value_name = "N")]
     keep_weekly: Option<u32>,
-    /// … of each of so many months
+    /// Number of months of which the latest backup is kept
     #[arg(long, value_name = "N")]
     keep_monthly: Option<u32>,
 }
 
 impl KeepArgs {
-    /// What was said; without any rule nothing was.
-    pub(super) fn said(self) -> Option<Retention> {
+    /// The rules that were given; `None` without any.
+    pub(super) fn given(self) -> Option<Retention> {
         let keep = Retention {
             last: self.keep_last,
             daily: self.keep_daily,

@@ -7,11 +7,11 @@ use crate::failure::Result;
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// Backups, the latest last
+/// List backups, oldest first
 #[derive(Args, Debug)]
 #[command(after_help = "\
-SIZE is what is in it, STORED what it took in the repository beyond what was
-there. Times are in UTC.
+SIZE is the size of its contents, STORED what it added to the repository.
+Times are in UTC.
 
 Examples:
   strata backup list
@@ -25,7 +25,7 @@ impl List {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
         let found = all(&rest).await?;
-        let empty = "no backups; make one with `strata backup create`";
+        let empty = "no backups; create one with `strata backup create`";
         output::rows(session, self.output.format(), &found, empty)
     }
 }

@@ -20,25 +20,24 @@ use crate::complete;
 use crate::failure::{Exit, Failure, Result, unable};
 use crate::session::Session;
 
-/// The verbs of a backup.
 #[derive(Debug, Subcommand)]
 pub enum BackupCommand {
-    /// Save the pool and Strata's own state now
+    /// Create a backup of the storage pool and the control-plane state
     Create(create::Create),
-    /// Backups, the latest last
+    /// List backups, oldest first
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One backup, all that is known of it
+    /// Show a backup
     Show(show::Show),
-    /// Bring volumes, a volume, or a file of one back
+    /// Restore volumes or a file from a backup
     Restore(restore::Restore),
-    /// Look whether a backup can be restored
+    /// Verify that a backup can be restored
     Verify(verify::Verify),
-    /// Store again what is damaged in the repository
+    /// Repair damaged data in the repository
     Repair(repair::Repair),
-    /// Forget old backups and free what only they had
+    /// Delete old backups and free their data
     Prune(prune::Prune),
-    /// When backups are made by themselves
+    /// Manage backup schedules
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
 }
@@ -58,13 +57,12 @@ impl BackupCommand {
     }
 }
 
-/// The newest, whichever that is.
+/// Selects the newest backup.
 const LATEST: &str = "latest";
 
-/// Which backup.
 #[derive(Args, Clone, Debug)]
-struct One {
-    /// The backup: its id, the beginning of it, or latest
+struct BackupArg {
+    /// Backup ID, a unique prefix of it, or latest
     #[arg(add = complete::backups())]
     id: String,
 }
@@ -77,19 +75,19 @@ async fn all(rest: &RestClient) -> Result<Vec<Backup>> {
     Ok(found)
 }
 
-impl One {
-    /// The backup that is meant.
+impl BackupArg {
+    /// Resolves a backup.
     async fn find(&self, rest: &RestClient) -> Result<Backup> {
         meant(all(rest).await?, &self.id)
     }
 }
 
-/// By its id, or by as much of it as only one has.
+/// Resolves an ID or a unique prefix.
 fn meant(mut all: Vec<Backup>, id: &str) -> Result<Backup> {
     if id == LATEST {
         let none = || {
-            Failure::new(Exit::Refused, "there is no backup yet")
-                .hint("make one with `strata backup create`")
+            Failure::new(Exit::Refused, "no backup exists")
+                .hint("create one with `strata backup create`")
         };
         return all.pop().ok_or_else(none);
     }
@@ -97,12 +95,12 @@ fn meant(mut all: Vec<Backup>, id: &str) -> Result<Backup> {
     match all.len() {
         0 => Err(
             Failure::new(Exit::Refused, format!("there is no backup {id}"))
-                .hint("see those there are with `strata backup list`"),
+                .hint("list backups with `strata backup list`"),
         ),
         1 => Ok(all.remove(0)),
         n => Err(
-            Failure::new(Exit::Refused, format!("{n} backups begin with {id}"))
-                .hint("write more of the id; `strata backup list -o wide` has all of it"),
+            Failure::new(Exit::Refused, format!("{n} backups match the prefix {id}"))
+                .hint("use a longer prefix; `strata backup list -o wide` shows full IDs"),
         ),
     }
 }

@@ -5,18 +5,18 @@ use clap::Args;
 use strata_api::rest::{Backup, PrunePlan, PruneRequest};
 
 use super::keep::KeepArgs;
-use crate::commands::begun::Staying;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::output::{self, Column, Format, Table, human};
 use crate::printer::Printer;
 use crate::session::Session;
 use crate::view::short_id;
 
-/// Forget old backups and free what only they had
+/// Delete old backups and free their data
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each rule keeps on its own; what none keeps goes. Without a rule, the server's
-configuration says what is kept. Ctrl-C leaves it to the server.
+A backup is kept if any rule keeps it. Without rules, those of the server
+configuration apply. Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata backup prune --dry-run
@@ -25,16 +25,16 @@ pub struct Prune {
     #[command(flatten)]
     keep: KeepArgs,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would go
+    /// Show what would be deleted, without deleting anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Prune {
@@ -42,23 +42,23 @@ impl Prune {
         let rest = session.rest().await?;
         let failed = || unable("prune the backups");
         let asked = PruneRequest {
-            keep: self.keep.said(),
+            keep: self.keep.given(),
         };
         if self.dry_run || (session.interactive && !self.yes) {
             let plan = rest.plan::<Backup, PrunePlan>("", "prune", &asked).await;
             let plan = plan.map_err(failed())?;
             if self.dry_run {
-                return print(session, self.staying.output().format(), &plan);
+                return print(session, self.wait.output().format(), &plan);
             }
             if !plan.forget.is_empty() {
                 let ids: Vec<&str> = plan.forget.iter().map(|id| short_id(id)).collect();
-                session.confirm(&format!("Forget {}?", ids.join(", ")), false)?;
+                session.confirm(&format!("Delete {}?", ids.join(", ")), false)?;
             }
         }
         let begun = rest.begin::<Backup>("", "prune", &asked).await;
         let begun = begun.map_err(failed())?;
         let told = ("pruning the backups", "pruned the backups");
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }
 
@@ -98,6 +98,6 @@ fn described(plan: &PrunePlan, printer: &Printer) -> String {
     }
     let (go, stay) = (plan.forget.len(), plan.keep.len());
     let go = human::count(go, "backup");
-    text.push_str(&format!("would forget {go} and keep {stay}\n"));
+    text.push_str(&format!("would delete {go} and keep {stay}\n"));
     text
 }

@@ -13,7 +13,7 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_suffix("/s").unwrap_or(text).parse()? {
-            Bytes(0) => Err(format!("{text:?} would never end; write it as 10MB/s")),
+            Bytes(0) => Err(format!("{text:?} is too slow; write it as 10MB/s")),
             Bytes(n) => Ok(Self(n)),
         }
     }

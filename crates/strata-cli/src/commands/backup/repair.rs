@@ -4,23 +4,23 @@
 use clap::Args;
 use strata_api::rest::{Backup, NewBackup};
 
-use crate::commands::begun::Staying;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Store again what is damaged in the repository
+/// Repair damaged data in the repository
 #[derive(Args, Debug)]
 #[command(after_help = "\
-All of the repository is read. What is damaged is not used any more, what is
-good of it is kept, and a new backup stores the rest again where the data still
-exists. That heals older backups too. Ctrl-C leaves it to the server.
+The whole repository is read. Damaged data is discarded, intact data is kept,
+and a new backup uploads the rest again where it still exists. This repairs
+older backups too. Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata backup repair
   strata backup verify 3f9a41c7 --percent 100")]
 pub struct Repair {
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Repair {
@@ -33,6 +33,6 @@ impl Repair {
         let begun = rest.begin::<Backup>("", "", &asked).await;
         let begun = begun.map_err(unable("repair the repository"))?;
         let told = ("repairing the repository", "repaired the repository");
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -3,21 +3,21 @@
 use clap::Args;
 use strata_api::rest::{Backup, RestoreRequest};
 
-use super::One;
-use crate::commands::begun::Staying;
+use super::BackupArg;
+use crate::commands::operation_wait::WaitArgs;
 use crate::complete;
 use crate::failure::{Exit, Failure, Result, unable};
 use crate::session::Session;
 use crate::values::label_name;
 use crate::view::short_id;
 
-/// Bring volumes, a volume, or a file of one back
+/// Restore volumes or a file from a backup
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A volume that is there is refused without --replace, which keeps what was
-there as a snapshot. Ctrl-C leaves it to the server.
-Strata's own state cannot be brought back while it is in use; to bring all of
-it back on an empty machine, see `strata restore --help`.
+An existing volume is rejected without --replace, which keeps its contents as
+a snapshot. Ctrl-C detaches; the operation continues on the server.
+The control-plane state cannot be restored while the server runs; to rebuild a
+server from a backup, see `strata restore --help`.
 
 Examples:
   strata backup restore latest
@@ -25,35 +25,35 @@ Examples:
   strata backup restore 3f9a41c7 --volume data --path etc/app.toml --replace")]
 pub struct Restore {
     #[command(flatten)]
-    one: One,
+    one: BackupArg,
 
-    /// Only this volume; all of them unless told
+    /// Volume to restore [default: all]
     #[arg(long, value_name = "VOLUME", value_parser = label_name)]
     #[arg(add = complete::pool_volumes())]
     volume: Option<String>,
 
-    /// Only this file or folder of the volume, from its root
+    /// File or directory to restore, relative to the root of the volume
     #[arg(long, requires = "volume")]
     path: Option<String>,
 
-    /// Restore it under this name
+    /// Name of the restored volume
     #[arg(long = "as", value_name = "NAME", requires = "volume", value_parser = label_name)]
     as_name: Option<String>,
 
-    /// Replace what is there; it is kept as a snapshot
+    /// Replace an existing volume; its contents are kept as a snapshot
     #[arg(long)]
     replace: bool,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Restore {
@@ -67,7 +67,7 @@ impl Restore {
             return Ok(session.printer.data(line.as_bytes())?);
         }
         if self.replace {
-            let question = format!("Replace what is there with {what} from {id}?");
+            let question = format!("Replace existing data with {what} from {id}?");
             session.confirm(&question, self.yes)?;
         }
         let asked = RestoreRequest {
@@ -82,7 +82,7 @@ impl Restore {
             &*format!("restoring {what} from {id}"),
             &*format!("restored {what} from {id}"),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 
     /// What is brought back, in words. What the backup has not is refused

@@ -4,13 +4,13 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::Backup;
 
-use super::One;
+use super::BackupArg;
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::session::Session;
 use crate::view::time_ms;
 
-/// One backup, all that is known of it
+/// Show a backup
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   strata backup show 3f9a41c7 -o json | jq .volumes")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: BackupArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -53,8 +53,8 @@ fn describe(backup: &Backup, now: Timestamp) -> String {
     let (new, stored) = (human::bytes(new), human::bytes(stored));
     details.row("Added", &format!("{new}, stored as {stored}"));
     let state = match backup.has_state {
-        true => "with Strata's own",
-        false => "without Strata's own",
+        true => "with control-plane state",
+        false => "without control-plane state",
     };
     details.row("State", state);
     for volume in &backup.volumes {

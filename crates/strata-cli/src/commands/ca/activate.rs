@@ -7,12 +7,12 @@ use super::remaining;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Have the second root sign from now on
+/// Issue certificates from the new root
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Nodes that are there renew at once, others when they come back. Certificates of
-people and programs are renewed by `strata certificate renew`; `strata ca show`
-says what is left.
+Connected nodes renew at once, others when they reconnect. Certificates of
+users and programs are renewed with `strata certificate renew`; `strata ca
+show` lists what is left.
 
 Examples:
   strata ca activate")]

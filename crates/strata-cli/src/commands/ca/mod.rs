@@ -13,17 +13,16 @@ use crate::failure::Result;
 use crate::output::human;
 use crate::session::Session;
 
-/// The verbs of the CA.
 #[derive(Debug, Subcommand)]
 pub enum CaCommand {
-    /// Its roots, and what depends on the old one
+    /// Show the CA roots and what depends on the old one
     #[command(visible_aliases = ["get", "describe"])]
     Show(show::Show),
-    /// Make a second root, which is trusted from now on
+    /// Create a second root, trusted immediately
     Rotate(rotate::Rotate),
-    /// Have the second root sign from now on
+    /// Issue certificates from the new root
     Activate(activate::Activate),
-    /// Trust the first root no more, and destroy its key
+    /// Stop trusting the old root and destroy its key
     Retire(retire::Retire),
 }
 
@@ -38,7 +37,7 @@ impl CaCommand {
     }
 }
 
-/// What still depends on the old root, in words.
+/// Summary of what still depends on the old root.
 fn remaining(ca: &CertificateAuthority) -> String {
     let nodes = human::count(ca.nodes.len(), "node");
     let others = human::count(ca.remaining.saturating_sub(ca.nodes.len()), "certificate");

@@ -6,22 +6,23 @@ use strata_api::rest::{CertificateAuthority, RetireCaRequest};
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Trust the first root no more, and destroy its key
+/// Stop trusting the old root and destroy its key
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Refused while nodes or certificates depend on the old root. With --force they
-are locked out, and what they have open is closed: such nodes join again with a
+Rejected while nodes or certificates depend on the old root. With --force they
+are locked out and their connections are closed: such nodes join again with a
 token of `strata token create --join --replace`.
 
 Examples:
   strata ca retire
   strata ca retire --force --yes")]
 pub struct Retire {
-    /// Lock out what still depends on the old root
+    /// Retire the root even if certificates depend on it; they are rejected
+    /// from then on
     #[arg(long)]
     force: bool,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 }

@@ -6,7 +6,7 @@ use strata_api::rest::{CaStepRequest, CertificateAuthority};
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Make a second root, which is trusted from now on
+/// Create a second root, trusted immediately
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The CA is rotated in three steps, while everything runs:

@@ -10,7 +10,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, Details, Format, OutputArgs};
 use crate::session::Session;
 
-/// Its roots, and what depends on the old one
+/// Show the CA roots and what depends on the old one
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ impl Show {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
         let found = rest.get("", &Query::new()).await;
-        let ca: CertificateAuthority = found.map_err(unable("look at the CA"))?.object;
+        let ca: CertificateAuthority = found.map_err(unable("read the CA"))?.object;
         let format = self.output.format();
         match format {
             Format::Json | Format::Yaml => output::document(session, format, &ca),

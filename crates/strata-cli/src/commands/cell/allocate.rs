@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::values::{Bytes, Cpus, IoLimitArg, Root, cell_name};
 use crate::view::{CellView, LimitsView};
 
-/// Reserve a cell: a cgroup and namespaces of its own
+/// Allocate cells: isolated cgroups and namespaces
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -25,18 +25,18 @@ Examples:
   strata cell allocate web/cache --network isolated --root private
   strata cell allocate -f cells.yaml --dry-run")]
 pub struct Allocate {
-    /// Its name; a/b sits in a
+    /// Name of the cell; a/b is nested in a
     #[arg(value_parser = cell_name, required_unless_present = "file")]
     name: Option<CellName>,
 
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: CellSpecArgs,
 
-    /// Read cells from a file, YAML or JSON; - is stdin
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["name", "Wanted"])]
+    /// Read cells from a YAML or JSON file; - is stdin
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["name", "CellSpecArgs"])]
     file: Option<PathBuf>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -44,40 +44,42 @@ pub struct Allocate {
     output: OutputArgs,
 }
 
-/// What the cell is to be.
+/// Specification of a cell.
 #[derive(Args, Debug)]
-struct Wanted {
-    /// Its weight when cpus are short, 2 to 262144; 1024 unless told
+struct CellSpecArgs {
+    /// CPU weight, 2 to 262144 [default: 1024]
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     cpu_shares: u64,
-    /// At most so many cpus' worth of time, as 1.5
+    /// CPU limit, e.g. 1.5
     #[arg(long, value_name = "N")]
     cpus: Option<Cpus>,
-    /// Only these cpus, as 0-2,4
+    /// CPUs to run on, e.g. 0-2,4
     #[arg(long, value_name = "LIST")]
     cpuset: Option<String>,
-    /// Kept for the cell when the machine runs short
+    /// Memory protected from reclaim
     #[arg(long, value_name = "SIZE")]
     memory_low: Option<Bytes>,
-    /// Slowed down beyond this (cgroup v2)
+    /// Memory throttling threshold (cgroup v2)
     #[arg(long, value_name = "SIZE")]
     memory_high: Option<Bytes>,
-    /// Killed beyond this
+    /// Memory limit; processes are killed beyond it
     #[arg(long, value_name = "SIZE")]
     memory_max: Option<Bytes>,
-    /// At most so many processes and threads
+    /// Maximum number of processes and threads
     #[arg(long, value_name = "N")]
     pids_max: Option<u64>,
-    /// Limits of a block device: DEVICE:rbps=10M,wbps=10M,riops=100,wiops=100
+    /// I/O limits of a block device:
+    /// DEVICE:rbps=10M,wbps=10M,riops=100,wiops=100
     #[arg(long, value_name = "LIMIT")]
     io: Vec<IoLimitArg>,
-    /// The machine's network, or one of its own
+    /// Network namespace: that of the host, or its own
     #[arg(long, value_enum, default_value_t)]
     network: NetworkArg,
-    /// The control groups it sees: its own, or all of the machine
+    /// Cgroup namespace: its own, or that of the host
     #[arg(long, value_enum, default_value_t)]
     cgroups: CgroupsArg,
-    /// host, read-only, private (changes vanish with the cell), or a folder
+    /// Root file system: host, read-only, private (changes are discarded with
+    /// the cell), or a directory
     #[arg(long, value_name = "ROOT", default_value_t)]
     root: Root,
 }
@@ -96,7 +98,7 @@ enum CgroupsArg {
     Host,
 }
 
-impl Wanted {
+impl CellSpecArgs {
     fn cell(self, name: &CellName) -> Cell {
         let bytes = |size: Option<Bytes>| size.map(|Bytes(n)| n);
         let mut options = CellOptions {
@@ -132,7 +134,7 @@ impl Allocate {
         let cells = match (&self.file, &self.name) {
             (Some(file), _) => file::read(file, &mut session.input)?,
             (None, Some(name)) => vec![self.wanted.cell(name)],
-            (None, None) => return Err(Failure::new(Exit::Usage, "no cell was named")),
+            (None, None) => return Err(Failure::new(Exit::Usage, "no cell specified")),
         };
         let node = session.node().await?;
         if self.dry_run {
@@ -155,7 +157,7 @@ impl Allocate {
             ));
             made.push(answer.cell_name);
         }
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => print(session, &node, made, format).await,
             None => Ok(()),
         }
@@ -179,15 +181,15 @@ async fn print(
     }
 }
 
-/// What allocating would come to.
+/// Result of a dry run.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(tag = "action", content = "reason", rename_all = "snake_case")]
 enum Plan {
-    /// A cell would be made.
+    /// A cell would be created.
     Allocate,
-    /// It is there already, as asked.
+    /// It already exists with the same specification.
     Nothing,
-    /// It would be refused.
+    /// It would be rejected.
     Refuse(String),
 }
 
@@ -196,9 +198,11 @@ enum Plan {
 fn plan(wanted: &CellSpec, existing: Option<&CellSpec>, parent: bool) -> Plan {
     match existing {
         Some(existing) if existing == wanted => Plan::Nothing,
-        Some(_) => Plan::Refuse("there is a cell of that name, and it is another".into()),
+        Some(_) => {
+            Plan::Refuse("a cell of that name already exists with a different specification".into())
+        }
         None if parent => Plan::Allocate,
-        None => Plan::Refuse("the cell it sits in is not allocated".into()),
+        None => Plan::Refuse("its parent cell is not allocated".into()),
     }
 }
 
@@ -234,8 +238,8 @@ async fn dry_run(
         let plan = plan(&wanted, existing.as_ref(), parent);
         lines += &match &plan {
             Plan::Allocate => format!("would allocate {name} (limits: {limits})\n"),
-            Plan::Nothing => format!("would leave {name} as it is\n"),
-            Plan::Refuse(why) => format!("would refuse {name}: {why}\n"),
+            Plan::Nothing => format!("{name} already exists, would not change\n"),
+            Plan::Refuse(why) => format!("would reject {name}: {why}\n"),
         };
         planned.push(PlannedCell { name, plan });
     }
@@ -256,7 +260,7 @@ async fn get(node: &NodeClient, name: &str) -> Result<Option<CellInfo>> {
     match node.cells().get(request).await {
         Ok(answer) => Ok(Some(answer.into_inner())),
         Err(status) if status.code() == Code::NotFound => Ok(None),
-        Err(status) => Err(cannot(node, format!("look at the cell {name}"))(status)),
+        Err(status) => Err(cannot(node, format!("read the cell {name}"))(status)),
     }
 }
 

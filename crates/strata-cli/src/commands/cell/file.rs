@@ -13,7 +13,7 @@ use strata_api::strata::v1;
 use crate::failure::{Exit, Failure, Result};
 use crate::values::{Bytes, Cpus, Root};
 
-/// A cell as it is written down.
+/// A cell in a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CellFile {
@@ -101,7 +101,7 @@ pub(super) fn read(file: &Path, input: &mut dyn std::io::Read) -> Result<Vec<Cel
     if cells.is_empty() {
         return Err(Failure::new(
             Exit::Usage,
-            format!("{} describes no cell", file.display()),
+            format!("{} contains no cell", file.display()),
         ));
     }
     Ok(cells)
@@ -190,7 +190,7 @@ mod tests {
     use crate::view::CellView;
 
     #[test]
-    fn what_show_prints_can_be_allocated_again() {
+    fn printed_cell_can_be_allocated_again() {
         let written = v1::CellInfo {
             name: "web/cache".into(),
             state: v1::CellState::Ready.into(),

@@ -12,29 +12,29 @@ use crate::session::Session;
 use crate::values::{Span, cell_name};
 use crate::view::CellView;
 
-/// Stop all that runs in cells, and give them back
+/// Stop everything in cells and free them
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Cells that sit in a freed cell are freed first.
+Nested cells are freed first.
 
 Examples:
   strata cell free web
   strata cell free web batch --grace 30s --yes")]
 pub struct Free {
-    /// The cells
+    /// Names of the cells
     #[arg(value_name = "NAME", required = true, value_parser = cell_name)]
     #[arg(add = complete::cells())]
     names: Vec<CellName>,
 
-    /// Between SIGTERM and SIGKILL; else each executable's own
+    /// Time between SIGTERM and SIGKILL [default: that of each executable]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -105,7 +105,7 @@ async fn below(node: &NodeClient, name: &CellName) -> Result<Vec<CellView>> {
         .cells()
         .list(request)
         .await
-        .map_err(cannot(node, format!("look at the cell {name}")))?;
+        .map_err(cannot(node, format!("read the cell {name}")))?;
     let cells = answer.into_inner().cells;
     Ok(cells.into_iter().map(Into::into).collect())
 }

@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::values::cell_name;
 use crate::view::CellView;
 
-/// The cells of the node
+/// List the cells of the node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,12 +22,12 @@ Examples:
   strata cell list --under web -o wide
   strata cell list -o json | jq '.[].usage.memory_bytes'")]
 pub struct List {
-    /// Only this cell and those in it
+    /// Only this cell and its nested cells
     #[arg(long, value_name = "NAME", value_parser = cell_name)]
     #[arg(add = complete::cells())]
     under: Option<CellName>,
 
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -54,7 +54,7 @@ impl List {
             .into_iter()
             .map(Into::into)
             .collect();
-        let empty = "no cells; make one with `strata cell allocate NAME`";
+        let empty = "no cells; create one with `strata cell allocate NAME`";
         output::rows(session, format, &cells, empty)
     }
 }
@@ -114,7 +114,7 @@ fn changes(seen: &mut BTreeMap<String, CellView>, now: Vec<CellView>) -> Vec<Cel
         .values()
         .filter(|cell| {
             seen.get(&cell.name)
-                .is_none_or(|was| was.gist() != cell.gist())
+                .is_none_or(|was| was.summary() != cell.summary())
         })
         .cloned();
     let changes = gone.chain(changed).collect();

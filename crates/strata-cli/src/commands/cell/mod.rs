@@ -14,23 +14,22 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a cell.
 #[derive(Debug, Subcommand)]
 pub enum CellCommand {
-    /// Reserve a cell: a cgroup and namespaces of its own
+    /// Allocate cells: isolated cgroups and namespaces
     Allocate(allocate::Allocate),
-    /// Stop all that runs in cells, and give them back
+    /// Stop everything in cells and free them
     Free(free::Free),
-    /// The cells of the node
+    /// List the cells of the node
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One cell and what runs in it
+    /// Show a cell and its executables
     Show(show::Show),
-    /// Run a command in a cell
+    /// Start an executable in a cell
     Start(start::Start),
-    /// End what runs in a cell
+    /// Stop executables in a cell
     Stop(stop::Stop),
-    /// Wait until an executable has ended
+    /// Wait for an executable to exit
     Wait(wait::Wait),
 }
 

@@ -15,14 +15,14 @@ use crate::session::Session;
 use crate::values::cell_name;
 use crate::view::{CellView, ExecutableView};
 
-/// One cell and what runs in it
+/// Show a cell and its executables
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata cell show web
   strata cell show web -o yaml > web.yaml    # cell allocate -f takes it again")]
 pub struct Show {
-    /// The cell
+    /// Name of the cell
     #[arg(value_parser = cell_name, add = complete::cells())]
     name: CellName,
 
@@ -69,7 +69,7 @@ fn describe(cell: &CellView, wide: bool, now: Timestamp, printer: &Printer) -> S
     let mut text = String::new();
     for (label, value) in [
         ("Name", cell.name.clone()),
-        ("State", cell.tone().paint(&state, printer.color)),
+        ("State", cell.style().paint(&state, printer.color)),
         ("Allocated", allocated),
         (
             "Isolation",

@@ -18,10 +18,11 @@ use crate::session::Session;
 use crate::values::{Span, cell_name, executable_name, variable};
 use crate::view::{CellView, ExecutableView, Restart, pid_phrase};
 
-/// Run a command in a cell
+/// Start an executable in a cell
 #[derive(Args, Debug)]
 #[command(after_help = "\
-No shell runs unless asked: $HOME, * and | are ordinary characters.
+No shell is involved: $HOME, * and
+ are ordinary characters.
 
 Examples:
   strata cell start web main -- nginx -g 'daemon off;'
@@ -30,56 +31,56 @@ Examples:
   strata cell start web main --restart always -- nginx -g 'daemon off;'
   strata cell start batch sums -i files.txt --follow -- xargs sha256sum")]
 pub struct Start {
-    /// The cell
+    /// Name of the cell
     #[arg(value_parser = cell_name, add = complete::cells())]
     cell: CellName,
 
-    /// A name for the executable; that of an ended one can be used again
+    /// Name of the executable; the name of an exited one can be reused
     #[arg(value_parser = executable_name)]
     name: ExecutableName,
 
-    /// Run as this user
+    /// User to run as
     #[arg(long, value_name = "ID")]
     uid: Option<u32>,
-    /// Run as this group
+    /// Group to run as
     #[arg(long, value_name = "ID")]
     gid: Option<u32>,
-    /// Run in this group too; can be repeated
+    /// Supplementary group; repeatable
     #[arg(long, value_name = "ID")]
     group: Vec<u32>,
-    /// Put into its environment; can be repeated
+    /// Set an environment variable; repeatable
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = variable)]
     env: Vec<String>,
-    /// The folder it starts in
-    #[arg(long, value_name = "FOLDER")]
+    /// Working directory
+    #[arg(long, value_name = "DIRECTORY")]
     workdir: Option<String>,
-    /// Between SIGTERM and SIGKILL when it is stopped; 10s unless told
+    /// Time between SIGTERM and SIGKILL on stop [default: 10s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
-    /// What to do when it ends by itself, also after a reboot; never unless told
+    /// Restart policy, also after a reboot [default: never]
     #[arg(long, value_enum, value_name = "WHEN")]
     restart: Option<Restart>,
-    /// Give it this as standard input, at most 1 MiB; - is that of this command
+    /// File to use as standard input, at most 1 MiB; - is stdin
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// A word for people
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Print its output until it ends; exit with 7 when it fails
+    /// Stream its output until it exits; exit with 7 if it fails
     #[arg(long, conflicts_with_all = ["wait", "dry_run"])]
     follow: bool,
-    /// Wait until it ends; exit with 7 when it fails
+    /// Wait until it exits; exit with 7 if it fails
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
-    /// The command as one text, split into words as a shell would
+    /// Command as one string, split into words like a shell does
     #[arg(long, value_name = "STRING", required_unless_present = "words")]
     command: Option<String>,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "command")]
     words: Vec<String>,
 
@@ -107,19 +108,18 @@ impl Start {
         let pid = pid_phrase(answer.process_id);
         session.printer.note(&format!("started {cell}/{name}{pid}"));
         if !self.follow && !self.wait {
-            return match self.output.asked() {
+            return match self.output.requested() {
                 Some(format) => wait::print_current(session, &node, &cell, &name, format).await,
                 None => Ok(()),
             };
         }
         let detached = tokio::select! {
-            result = stay(session, &node, &cell, &name, self.follow, self.output) => return result,
+            result = follow_output(session, &node, &cell, &name, self.follow, self.output) => return result,
             interrupted = tokio::signal::ctrl_c() => interrupted,
         };
         if detached.is_ok() {
             session.printer.note(&format!(
-                "\n{cell}/{name} goes on. See it with `strata logs {cell} {name} -f`, \
-                 end it with `strata cell stop {cell} {name}`"
+                "\n{cell}/{name} keeps running. Follow it with `strata logs {cell} {name} -f`, stop it with `strata cell stop {cell} {name}`"
             ));
         }
         Err(Failure::silent(Exit::Interrupted))
@@ -162,15 +162,16 @@ fn restart(restart: Restart) -> ExecutableRestart {
     }
 }
 
-/// What a file holds; no more of it than makes the node refuse it.
+/// Contents of a file, read up to one byte beyond the limit of the node.
 fn read_input(file: &Path, stdin: &mut dyn std::io::Read) -> Result<Vec<u8>> {
     use std::io::Read as _;
-    const ENOUGH: u64 = (1 << 20) + 1;
+    const INPUT_READ_LIMIT: u64 = (1 << 20) + 1;
     let mut bytes = Vec::new();
     let read = if file == Path::new("-") {
-        stdin.take(ENOUGH).read_to_end(&mut bytes)
+        stdin.take(INPUT_READ_LIMIT).read_to_end(&mut bytes)
     } else {
-        std::fs::File::open(file).and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes))
+        std::fs::File::open(file)
+            .and_then(|file| file.take(INPUT_READ_LIMIT).read_to_end(&mut bytes))
     };
     read.map_err(|why| Failure::file("read", file, &why))?;
     Ok(bytes)
@@ -183,7 +184,7 @@ fn joined(words: Vec<String>) -> Result<String> {
         .map_err(|why| Failure::new(Exit::Usage, why.to_string()))
 }
 
-async fn stay(
+async fn follow_output(
     session: &mut Session,
     node: &NodeClient,
     cell: &str,
@@ -215,7 +216,7 @@ async fn dry_run(session: &mut Session, node: &NodeClient, mut executable: Execu
     let cell = CellView::from(answer.into_inner());
     let taken = |e: &&ExecutableView| e.name == spec.name.as_str() && e.is_running();
     if let Some(running) = cell.executables.iter().find(taken) {
-        return Err(refused(format!("it runs already{}", running.with_pid())));
+        return Err(refused(format!("already running{}", running.with_pid())));
     }
     let line = format!("would start {path}: {}\n", spec.command);
     Ok(session.printer.data(line.as_bytes())?)

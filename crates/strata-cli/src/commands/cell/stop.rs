@@ -11,28 +11,28 @@ use crate::output::OutputArgs;
 use crate::session::Session;
 use crate::values::{Span, cell_name, executable_name};
 
-/// End what runs in a cell
+/// Stop executables in a cell
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What it forked goes with it. Stopping what has ended already succeeds.
+Its child processes are stopped too. Stopping an exited executable succeeds.
 
 Examples:
   strata cell stop web main
   strata cell stop web main --grace 30s")]
 pub struct Stop {
-    /// The cell
+    /// Name of the cell
     #[arg(value_parser = cell_name, add = complete::cells())]
     cell: CellName,
 
-    /// The executable
+    /// Name of the executable
     #[arg(value_parser = executable_name, add = complete::executables())]
     name: ExecutableName,
 
-    /// Between SIGTERM and SIGKILL; else the executable's own
+    /// Time between SIGTERM and SIGKILL [default: that of the executable]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -63,7 +63,7 @@ impl Stop {
             .await
             .map_err(cannot(&node, format!("stop {cell}/{name}")))?;
         session.printer.note(&format!("stopped {cell}/{name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => wait::print_current(session, &node, &cell, &name, format).await,
             None => Ok(()),
         }

@@ -13,24 +13,24 @@ use crate::session::Session;
 use crate::values::{Span, cell_name, executable_name};
 use crate::view::ExecutableView;
 
-/// Wait until an executable has ended
+/// Wait for an executable to exit
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exits with 0 when it exited with 0, else with 7.
+Exits with 0 if it exited with 0, else with 7.
 
 Examples:
   strata cell wait batch job
   strata cell wait batch job --timeout 10m -o json | jq .exit_code")]
 pub struct Wait {
-    /// The cell
+    /// Name of the cell
     #[arg(value_parser = cell_name, add = complete::cells())]
     cell: CellName,
 
-    /// The executable
+    /// Name of the executable
     #[arg(value_parser = executable_name, add = complete::executables())]
     name: ExecutableName,
 
-    /// Give up after this, with exit code 7
+    /// Timeout, after which the command exits with 7
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
 
@@ -48,7 +48,7 @@ impl Wait {
             Some(limit) => tokio::time::timeout(limit.0, end).await.map_err(|_| {
                 Failure::new(
                     Exit::Failed,
-                    format!("{cell}/{name} still runs after {limit}"),
+                    format!("timeout: {cell}/{name} still runs after {limit}"),
                 )
             })??,
         };
@@ -56,7 +56,7 @@ impl Wait {
     }
 }
 
-/// Waits for the end.
+/// Waits for the exit.
 pub(super) async fn until_end(node: &NodeClient, cell: &str, name: &str) -> Result<ExecutableView> {
     let request = WaitExecutableRequest {
         cell_name: cell.to_owned(),
@@ -70,13 +70,13 @@ pub(super) async fn until_end(node: &NodeClient, cell: &str, name: &str) -> Resu
     Ok(answer.into_inner().into())
 }
 
-/// Tells how it ended, in words, as data if asked, and by the exit code.
+/// Reports the exit: a message, data with `-o`, and the exit code.
 pub(super) fn conclude(
     session: &mut Session,
     ended: &ExecutableView,
     output: OutputArgs,
 ) -> Result {
-    if let Some(format) = output.asked() {
+    if let Some(format) = output.requested() {
         output::one(session, format, ended)?;
     }
     let outcome = format!("{} ended: {}", ended.path(), ended.outcome());
@@ -96,7 +96,7 @@ pub(super) async fn current(node: &NodeClient, cell: &str, name: &str) -> Result
         .cells()
         .get(request)
         .await
-        .map_err(cannot(node, format!("look at {cell}/{name}")))?;
+        .map_err(cannot(node, format!("read {cell}/{name}")))?;
     let mut executables = answer.into_inner().executables.into_iter();
     executables
         .find(|executable| executable.name == name)

@@ -13,33 +13,33 @@ use crate::session::Session;
 use crate::values::{Span, role};
 use crate::view::time_s;
 
-/// Make a key here and have the server sign a certificate for it
+/// Generate a key and issue a certificate for it
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Writes ca.crt, client.crt and client.key into the folder, for you alone. The
-key never leaves this machine.
+Writes ca.crt, client.crt and client.key to the directory, readable only by
+you. The key never leaves this host.
 
 Examples:
   strata certificate issue --role viewer --name grafana --out ./grafana
   strata certificate issue --role node --name rack1-7 --out ./rack1-7 --ttl 30d")]
 pub struct Issue {
-    /// What the holder may do: admin, operator, viewer or node
+    /// Role of the holder: admin, operator, viewer or node
     #[arg(long, value_parser = role)]
     role: Role,
 
-    /// Whom the certificate names
+    /// Subject of the certificate
     #[arg(long)]
     name: String,
 
-    /// The folder to write into
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    /// Directory to write to
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     out: PathBuf,
 
-    /// How long it is good for; else the default of the role
+    /// Validity [default: that of the role]
     #[arg(long, value_name = "DURATION")]
     ttl: Option<Span>,
 
-    /// Replace credentials that are in the folder already
+    /// Overwrite existing credentials in the directory
     #[arg(long)]
     force: bool,
 }
@@ -50,12 +50,12 @@ impl Issue {
         if taken && !self.force {
             return Err(Failure::new(
                 Exit::Refused,
-                format!("there are credentials in {} already", self.out.display()),
+                format!("{} already contains credentials", self.out.display()),
             )
-            .hint("choose another folder, or replace them with --force"));
+            .hint("choose another directory, or overwrite them with --force"));
         }
         let (key_pem, csr_pem) = CertificateRequest::generate().map_err(|why| {
-            Failure::new(Exit::Unexpected, "cannot make a key").because(why.to_string())
+            Failure::new(Exit::Unexpected, "cannot generate a key").because(why.to_string())
         })?;
         let server = session.server().await?;
         let request = IssueCertificateRequest {
@@ -74,7 +74,7 @@ impl Issue {
             ))?
             .into_inner();
         let expires =
-            time_s(issued.expires_at).map_or(String::new(), |at| format!(", good until {at}"));
+            time_s(issued.expires_at).map_or(String::new(), |at| format!(", valid until {at}"));
         let credentials = Credentials {
             ca_pem: issued.ca_pem,
             certificate_pem: issued.certificate_pem,

@@ -9,7 +9,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The certificates that were issued
+/// List issued certificates
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ impl List {
         let rest = session.rest().await?;
         let found = rest.list(&Query::new()).await;
         let found: Vec<Certificate> = found.map_err(unable("list the certificates"))?;
-        let empty = "no certificates; make one with `strata certificate issue`";
+        let empty = "no certificates; issue one with `strata certificate issue`";
         output::rows(session, self.output.format(), &found, empty)
     }
 }

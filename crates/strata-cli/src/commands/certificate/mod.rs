@@ -10,17 +10,16 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a certificate.
 #[derive(Debug, Subcommand)]
 pub enum CertificateCommand {
-    /// Make a key here and have the server sign a certificate for it
+    /// Generate a key and issue a certificate for it
     Issue(issue::Issue),
-    /// The certificates that were issued
+    /// List issued certificates
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Have the server sign a certificate anew, for a new key
+    /// Renew a certificate with a new key
     Renew(renew::Renew),
-    /// Refuse certificates from now on
+    /// Revoke certificates
     Revoke(revoke::Revoke),
 }
 

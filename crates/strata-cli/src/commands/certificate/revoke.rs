@@ -10,20 +10,20 @@ use crate::output::human;
 use crate::session::Session;
 use crate::values::role;
 
-/// Refuse certificates from now on
+/// Revoke certificates
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A serial stands for the certificate, what it was renewed from and what was
-renewed from it. --name stands for all that the name has now, also for those
-that there is no record of. What they have open is closed at once; new ones can
-be issued to the same name.
+A serial number selects the certificate, those it renews and its renewals.
+--name selects all present certificates of the name, also those without a
+record. Their connections are closed at once; new certificates can be issued
+to the same name.
 
 Examples:
   strata certificate revoke 5a0d3f…
   strata certificate revoke --name ann --role operator --reason 'laptop lost'
   strata certificate revoke --name rack1-7 --role node")]
 pub struct Revoke {
-    /// The serials that `strata certificate list` shows
+    /// Serial numbers as shown by `strata certificate list`
     #[arg(
         value_name = "SERIAL",
         required_unless_present_any = ["name", "key"],
@@ -31,23 +31,23 @@ pub struct Revoke {
     )]
     serials: Vec<String>,
 
-    /// All of this name
+    /// Revoke all certificates of this name
     #[arg(long, requires = "role", conflicts_with = "key")]
     name: Option<String>,
 
-    /// The role of that name: admin, operator, viewer or node
+    /// Role of that name: admin, operator, viewer or node
     #[arg(long, value_parser = role, requires = "name")]
     role: Option<Role>,
 
-    /// All of the key with this SHA-256
+    /// Revoke all certificates of the key with this SHA-256
     #[arg(long, value_name = "SHA256")]
     key: Option<String>,
 
-    /// In words, why
+    /// Reason
     #[arg(long)]
     reason: Option<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 }
@@ -69,7 +69,7 @@ impl Revoke {
         Ok(())
     }
 
-    /// What is asked for, and how it is called.
+    /// The selection, and its description.
     fn requests(&self) -> Vec<(String, RevokeRequest)> {
         let request = RevokeRequest {
             reason: self.reason.clone(),

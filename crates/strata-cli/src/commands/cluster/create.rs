@@ -5,7 +5,7 @@ use clap::Args;
 use strata_api::rest::{ControlPlane, InstanceType, NewCluster, NodePool, PodSecurityLevel};
 
 use super::plan;
-use crate::commands::begun::Staying;
+use crate::commands::operation_wait::WaitArgs;
 use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
@@ -14,11 +14,11 @@ use crate::values::{LabelArg, PoolArg, label_name};
 /// The pool that `--workers` makes.
 const WORKERS: &str = "workers";
 
-/// Make a cluster of machines of the inventory
+/// Create a Kubernetes cluster on machines of the inventory
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Machines are brought up, joined and waited for; when that fails, all of them
-are given back. Ctrl-C leaves it to the server.
+Machines are booted and joined; if that fails, all of them are released.
+Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata cluster create dev --workers 2
@@ -26,41 +26,41 @@ Examples:
     --pool web=4 --pool train=2:gpu --label team=shop
   strata cluster create dev --version 1.34 --workers 2 --dry-run")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
-    /// Of Kubernetes: v1.34.4, or 1.34; the newest there is unless told
+    /// Kubernetes version, e.g. v1.34.4 or 1.34 [default: the newest available]
     #[arg(long, add = complete::kubernetes())]
     version: Option<String>,
 
-    /// How many machines control it: 1, 3 or 5
+    /// Number of control-plane machines: 1, 3 or 5
     #[arg(long, value_name = "N", default_value_t = 1)]
     control_planes: u32,
 
-    /// A pool `workers` of so many machines
+    /// Size of the node pool `workers`
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
 
-    /// A pool of so many machines, with a GPU each or without
+    /// Add a node pool, with or without GPUs; repeatable
     #[arg(long = "pool", value_name = "NAME=COUNT[:gpu]")]
     pools: Vec<PoolArg>,
 
-    /// A label for all of its nodes
+    /// Label of all its nodes
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<LabelArg>,
 
-    /// What pods may do in namespaces without labels of their own: privileged,
-    /// baseline or restricted. Default: baseline
+    /// Pod Security level of namespaces without labels of their own:
+    /// privileged, baseline or restricted [default: baseline]
     #[arg(long, value_name = "LEVEL")]
     pod_security: Option<PodSecurityLevel>,
 
-    /// Only say which machines would be taken
+    /// Show which machines would be allocated, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Create {
@@ -68,23 +68,22 @@ impl Create {
         let rest = session.rest().await?;
         let name = &self.name;
         let failed = || unable(format!("create the cluster {name}"));
-        let asked = self.asked();
+        let asked = self.requested();
         if self.dry_run {
             let would = rest.plan_cluster(&asked).await.map_err(failed())?;
-            return plan::print(session, self.staying.output().format(), &would);
+            return plan::print(session, self.wait.output().format(), &would);
         }
         let begun = rest.create_cluster(&asked).await.map_err(failed())?;
         let told = (
             &*format!("creating the cluster {name}"),
             &*format!(
-                "created the cluster {name}; `strata cluster kubeconfig {name} --merge` lets \
-                 kubectl in"
+                "created the cluster {name}; get credentials with `strata cluster kubeconfig {name} --merge`"
             ),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 
-    fn asked(&self) -> NewCluster {
+    fn requested(&self) -> NewCluster {
         let labels = self.labels.iter().cloned();
         let labels: std::collections::BTreeMap<String, String> =
             labels.map(|LabelArg(key, value)| (key, value)).collect();

@@ -4,40 +4,40 @@
 use clap::Args;
 
 use super::current;
-use crate::commands::begun::{Doing, Staying};
-use crate::commands::each::preview;
+use crate::commands::bulk::preview;
+use crate::commands::operation_wait::{ActionLabels, WaitArgs};
 use crate::complete;
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// Delete clusters with all that runs in them
+/// Delete clusters with everything in them
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What else is under way with it is called off. Its snapshots go with it.
-Ctrl-C leaves it to the server.
+Other operations on the cluster are cancelled. Its snapshots are deleted.
+Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata cluster delete dev
   strata cluster delete dev test --yes --detach")]
 pub struct Delete {
-    /// The clusters
+    /// Names of the clusters
     #[arg(value_name = "NAME", required = true, add = complete::clusters())]
     names: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
-const WORDS: Doing = Doing {
+const LABELS: ActionLabels = ActionLabels {
     doing: "deleting",
     done: "deleted",
 };
@@ -48,20 +48,20 @@ impl Delete {
         let names = &self.names;
         if self.dry_run {
             return preview(session, names, async |name| {
-                let cluster = current(&rest, name, "look at").await?;
+                let cluster = current(&rest, name, "read").await?;
                 let many = usize::try_from(cluster.machines).unwrap_or(usize::MAX);
                 let many = human::count(many, "machine");
-                Ok(format!("would delete {name} and give back {many}"))
+                Ok(format!("would delete {name} and release {many}"))
             })
             .await;
         }
-        let question = format!("Delete {} with all that runs there?", names.join(", "));
+        let question = format!("Delete {} with everything in them?", names.join(", "));
         session.confirm(&question, self.yes)?;
         let begin = async |name: &str| {
             let begun = rest.delete_cluster(name).await;
             begun.map_err(unable(format!("delete the cluster {name}")))
         };
-        let staying = &self.staying;
-        staying.each(session, &rest, &WORDS, names, begin).await
+        let wait = &self.wait;
+        wait.each(session, &rest, &LABELS, names, begin).await
     }
 }

@@ -8,18 +8,18 @@ use clap::{Args, ValueHint};
 use strata_api::rest::{Kubeconfig as Issued, KubeconfigRequest};
 use strata_client::write_private;
 
-use super::{One, merge};
+use super::{ClusterArg, merge};
 use crate::failure::{Exit, Failure, Result, unable};
 use crate::output::human;
 use crate::session::Session;
 use crate::values::Span;
 
-/// Credentials for kubectl
+/// Create or revoke credentials for kubectl
 #[derive(Args, Debug)]
 #[command(after_help = "\
-They end by themselves, and --revoke ends all of yours at once. An operator may
-do everything in the cluster, a viewer look. --merge keeps what else is in the
-file, and gives the cluster a context of its own: strata-NAME.
+The credentials expire, and --revoke revokes all of yours at once. An operator
+may do everything in the cluster, a viewer may only read. --merge keeps other
+entries of the file, and adds a context for the cluster: strata-NAME.
 
 Examples:
   strata cluster kubeconfig dev > dev.yaml
@@ -28,34 +28,34 @@ Examples:
   strata cluster kubeconfig dev --revoke")]
 pub struct Kubeconfig {
     #[command(flatten)]
-    one: One,
+    one: ClusterArg,
 
-    /// For so long: 10m to 7d, 12h unless told
+    /// Validity, 10m to 7d [default: 12h]
     #[arg(long, value_name = "DURATION")]
     ttl: Option<Span>,
 
-    /// Write them into a file of their own, for you alone
+    /// Write the kubeconfig to a file that only you can read
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
 
-    /// Merge them into FILE; $KUBECONFIG or ~/.kube/config unless told
+    /// Merge the kubeconfig into FILE [default: $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "output")]
     #[arg(value_hint = ValueHint::FilePath)]
     merge: Option<Option<PathBuf>>,
 
-    /// The name of the context in the merged file
+    /// Name of the context in the merged file
     #[arg(long, value_name = "NAME", requires = "merge")]
     context: Option<String>,
 
-    /// Make kubectl use it from now on
+    /// Make it the current context of kubectl
     #[arg(long = "use", requires = "merge")]
     current: bool,
 
-    /// Make all credentials that you were given worthless
+    /// Revoke all your credentials for the cluster
     #[arg(long, conflicts_with_all = ["ttl", "output", "merge"])]
     revoke: bool,
 
-    /// Those of somebody else
+    /// Revoke the credentials of another user
     #[arg(long, value_name = "NAME", requires = "revoke")]
     user: Option<String>,
 }
@@ -69,7 +69,7 @@ impl Kubeconfig {
             let revoked = rest.revoke_kubeconfig(name, user).await;
             revoked.map_err(unable(format!("revoke credentials for {name}")))?;
             let whose = user.unwrap_or("you");
-            let note = format!("{whose} cannot use {name} any more");
+            let note = format!("credentials of {whose} for {name} are revoked");
             session.printer.note(&note);
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Kubeconfig {
 
 fn until(session: &Session, made: &Issued) -> String {
     let left = made.expires_at_ms / 1000 - session.now().as_second();
-    format!(", good for {}", human::seconds(left.max(0)))
+    format!(", valid for {}", human::seconds(left.max(0)))
 }
 
 /// The file that kubectl would write into.
@@ -127,10 +127,9 @@ fn usual() -> Result<PathBuf> {
     }
     match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
         Some(home) => Ok(Path::new(&home).join(".kube/config")),
-        None => Err(Failure::new(
-            Exit::Usage,
-            "neither KUBECONFIG nor HOME says which file to merge into",
-        )
-        .hint("say it: --merge FILE")),
+        None => Err(
+            Failure::new(Exit::Usage, "neither KUBECONFIG nor HOME is set")
+                .hint("specify the file: --merge FILE"),
+        ),
     }
 }

@@ -9,17 +9,17 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The clusters
+/// Names of the clusters
 #[derive(Args, Debug)]
 #[command(after_help = "\
-READY is how many nodes are, of how many machines.
+READY is the number of ready nodes, of the number of machines.
 
 Examples:
   strata cluster list
   strata cluster list -o wide
   strata cluster list -w")]
 pub struct List {
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -37,7 +37,7 @@ impl List {
         let found = rest.list::<Cluster>(&query).await;
         let mut found = found.map_err(unable("list the clusters"))?;
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        let empty = "no clusters; make one with `strata cluster create NAME --workers N`";
+        let empty = "no clusters; create one with `strata cluster create NAME --workers N`";
         output::rows(session, format, &found, empty)
     }
 }

@@ -10,7 +10,7 @@ use strata_client::write_private;
 
 use crate::failure::{Exit, Failure, Result};
 
-/// A larger file is something else.
+/// Maximum size of a kubeconfig.
 const MAX_FILE: u64 = 16 << 20;
 /// The lists of a kubeconfig, and what an entry of each holds.
 const LISTS: [(&str, &str); 3] = [
@@ -41,7 +41,7 @@ pub(super) fn into(file: &Path, issued: &str, context: &str, current: bool) -> R
     Ok(is_current)
 }
 
-/// Where a link leads: the link itself is to stay one.
+/// Target of a symbolic link: the link itself is kept.
 fn followed(file: &Path) -> Result<PathBuf> {
     match std::fs::canonicalize(file) {
         Ok(real) => Ok(real),
@@ -51,7 +51,7 @@ fn followed(file: &Path) -> Result<PathBuf> {
 }
 
 fn foreign(file: &Path, why: &str) -> Failure {
-    let what = format!("{} is no kubeconfig", file.display());
+    let what = format!("{} is not a kubeconfig", file.display());
     Failure::new(Exit::Refused, what)
         .because(why)
         .hint("choose another file: --merge FILE, or --output FILE")
@@ -68,7 +68,7 @@ fn read(text: &str) -> std::result::Result<Map<String, Value>, String> {
     match read {
         Ok(Value::Object(all)) => Ok(all),
         Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err("it holds no object".to_owned()),
+        Ok(_) => Err("it is not a mapping".to_owned()),
         Err(why) => Err(why
             .to_string()
             .lines()
@@ -169,18 +169,18 @@ contexts:
 ";
 
     fn file(text: Option<&str>) -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("kube/config");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("kube/config");
         if let Some(text) = text {
-            std::fs::create_dir(folder.path().join("kube")).unwrap();
+            std::fs::create_dir(directory.path().join("kube")).unwrap();
             std::fs::write(&file, text).unwrap();
         }
-        (folder, file)
+        (directory, file)
     }
 
     #[test]
     fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
-        let (_folder, file) = file(None);
+        let (_directory, file) = file(None);
         assert!(into(&file, ISSUED, "strata-dev", false).unwrap());
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -194,8 +194,8 @@ contexts:
     }
 
     #[test]
-    fn what_others_have_stays_as_it_is() {
-        let (_folder, file) = file(Some(OTHERS));
+    fn other_kubeconfig_entries_are_kept() {
+        let (_directory, file) = file(Some(OTHERS));
         assert!(!into(&file, ISSUED, "strata-dev", false).unwrap());
         // Twice is once.
         assert!(!into(&file, ISSUED, "strata-dev", false).unwrap());
@@ -216,8 +216,8 @@ contexts:
 
     #[test]
     fn a_link_stays_one_and_what_is_no_kubeconfig_stays_untouched() {
-        let (folder, file) = file(Some(OTHERS));
-        let link = folder.path().join("link");
+        let (directory, file) = file(Some(OTHERS));
+        let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         into(&link, ISSUED, "x", true).unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());

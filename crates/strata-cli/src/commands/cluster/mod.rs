@@ -23,31 +23,30 @@ use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// The verbs of a cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// The clusters
+    /// Names of the clusters
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Make a cluster of machines of the inventory
+    /// Create a Kubernetes cluster on machines of the inventory
     Create(Box<create::Create>),
-    /// One cluster, all that is known of it
+    /// Show a cluster
     Show(show::Show),
-    /// Delete clusters with all that runs in them
+    /// Delete clusters with everything in them
     #[command(visible_alias = "rm")]
     Delete(delete::Delete),
-    /// Bring a cluster to another version, while it is in use
+    /// Upgrade a cluster without downtime
     Upgrade(upgrade::Upgrade),
-    /// The machines of a cluster and their nodes
+    /// List the machines and nodes of a cluster
     Nodes(nodes::Nodes),
-    /// Credentials for kubectl
+    /// Create or revoke credentials for kubectl
     Kubeconfig(Box<kubeconfig::Kubeconfig>),
-    /// Put a cluster back to a snapshot of its state
+    /// Restore a cluster from a snapshot
     Restore(restore::Restore),
-    /// Snapshots of the state of a cluster
+    /// Manage snapshots of a cluster
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),
-    /// The versions of Kubernetes that can be installed
+    /// List the Kubernetes versions that can be installed
     Versions(versions::Versions),
 }
 
@@ -68,10 +67,9 @@ impl ClusterCommand {
     }
 }
 
-/// Which cluster.
 #[derive(Args, Clone, Debug)]
-struct One {
-    /// The cluster
+struct ClusterArg {
+    /// Name of the cluster
     #[arg(add = complete::clusters())]
     name: String,
 }

@@ -4,22 +4,22 @@ use clap::Args;
 use strata_api::rest::{Cluster, ClusterNode};
 use strata_client::rest::Query;
 
-use super::One;
+use super::ClusterArg;
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The machines of a cluster and their nodes
+/// List the machines and nodes of a cluster
 #[derive(Args, Debug)]
 #[command(after_help = "\
-STATUS is what Kubernetes says of the node, PHASE where its machine stands.
+STATUS is the state of the Kubernetes node, PHASE that of its machine.
 
 Examples:
   strata cluster nodes dev
   strata cluster nodes dev -o wide")]
 pub struct Nodes {
     #[command(flatten)]
-    one: One,
+    one: ClusterArg,
 
     #[command(flatten)]
     output: OutputArgs,

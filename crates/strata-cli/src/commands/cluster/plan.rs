@@ -1,4 +1,4 @@
-//! Which machines would come and go.
+//! Machines that would be added and removed.
 
 use strata_api::rest::ClusterPlan;
 
@@ -29,9 +29,9 @@ pub(in crate::commands) fn print(
     let add = human::count(plan.add.len(), "machine");
     let sentence = match (plan.add.len(), plan.remove.len()) {
         (0, 0) => "would change nothing\n".to_owned(),
-        (_, 0) => format!("would take {add}\n"),
-        (0, n) => format!("would give back {}\n", human::count(n, "machine")),
-        (_, n) => format!("would take {add} and give back {n}\n"),
+        (_, 0) => format!("would allocate {add}\n"),
+        (0, n) => format!("would release {}\n", human::count(n, "machine")),
+        (_, n) => format!("would allocate {add} and release {n}\n"),
     };
     Ok(session.printer.data(sentence.as_bytes())?)
 }

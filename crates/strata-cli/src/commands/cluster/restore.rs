@@ -3,37 +3,38 @@
 use clap::Args;
 use strata_api::rest::{Cluster, RestoreCluster};
 
-use super::One;
-use crate::commands::begun::Staying;
+use super::ClusterArg;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Put a cluster back to a snapshot of its state
+/// Restore a cluster from a snapshot
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What changed in the cluster since then is lost; its API is away meanwhile.
-SNAPSHOT may be `latest`. Ctrl-C leaves it to the server.
+Changes since the snapshot are lost, and the API is unavailable meanwhile.
+SNAPSHOT may be `latest`. Ctrl-C detaches; the operation continues on the
+server.
 
 Examples:
   strata cluster restore dev latest
   strata cluster restore dev 20260131T120000 --yes")]
 pub struct Restore {
     #[command(flatten)]
-    one: One,
+    one: ClusterArg,
 
-    /// The id of the snapshot, or latest
+    /// Snapshot ID, or latest
     snapshot: String,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Restore {
@@ -41,10 +42,10 @@ impl Restore {
         let rest = session.rest().await?;
         let (name, snapshot) = (&self.one.name, self.snapshot);
         if self.dry_run {
-            let line = format!("would put {name} back to {snapshot}\n");
+            let line = format!("would restore {name} from {snapshot}\n");
             return Ok(session.printer.data(line.as_bytes())?);
         }
-        let question = format!("Put {name} back to {snapshot}, and lose what changed since?");
+        let question = format!("Restore {name} from {snapshot}, and lose all changes since?");
         session.confirm(&question, self.yes)?;
         let asked = RestoreCluster { snapshot };
         let begun = rest.begin::<Cluster>(name, "restore", &asked).await;
@@ -53,6 +54,6 @@ impl Restore {
             &*format!("restoring the cluster {name}"),
             &*format!("restored the cluster {name}"),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

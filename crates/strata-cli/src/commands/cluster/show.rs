@@ -4,14 +4,14 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::{Cluster, InstanceType};
 
-use super::{One, current};
+use super::{ClusterArg, current};
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs};
 use crate::printer::Printer;
 use crate::session::Session;
-use crate::view::{cluster_tone, cluster_word, pairs, text, time_ms};
+use crate::view::{cluster_style, cluster_word, pairs, text, time_ms};
 
-/// One cluster, all that is known of it
+/// Show a cluster
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
   strata cluster show dev -o json | jq -r .status")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: ClusterArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -46,7 +46,7 @@ fn describe(cluster: &Cluster, now: Timestamp, printer: &Printer) -> String {
     details.state(
         &cluster_word(cluster),
         why.as_deref(),
-        cluster_tone(cluster),
+        cluster_style(cluster),
         printer.color,
     );
     details.row("Version", &cluster.version);

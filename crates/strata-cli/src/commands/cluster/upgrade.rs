@@ -5,18 +5,18 @@ use clap::Args;
 use strata_api::rest::{Cluster, UpgradePlan, UpgradeRequest, UpgradeTargets};
 use strata_client::rest::{Query, RestClient};
 
-use super::One;
-use crate::commands::begun::Staying;
+use super::ClusterArg;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Exit, Failure, Result, unable};
 use crate::output::{self, Format, human};
 use crate::session::Session;
 
-/// Bring a cluster to another version, while it is in use
+/// Upgrade a cluster without downtime
 #[derive(Args, Debug)]
 #[command(after_help = "\
-One minor version at a time: what controls the cluster first, one machine after
-the other, then its workers, each emptied before. What fails stops it there; the
-same command goes on. Without VERSION, tells where it can go.
+ClusterArg minor version at a time: control-plane machines first, one after the
+other, then workers, each drained first. A failure stops the upgrade; the same
+command resumes it. Without VERSION, lists the versions it can be upgraded to.
 
 Examples:
   strata cluster upgrade dev
@@ -24,18 +24,18 @@ Examples:
   strata cluster upgrade dev v1.35.4")]
 pub struct Upgrade {
     #[command(flatten)]
-    one: One,
+    one: ClusterArg,
 
-    /// Of Kubernetes: v1.35.4, or 1.35 for the newest of these there is
+    /// Kubernetes version, e.g. v1.35.4, or 1.35 for its newest patch release
     #[arg(add = crate::complete::kubernetes())]
     version: Option<String>,
 
-    /// Only say what would be done, and what is in the way
+    /// Show the steps and what blocks them, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Upgrade {
@@ -44,13 +44,13 @@ impl Upgrade {
         let name = &self.one.name;
         let failed = || unable(format!("upgrade the cluster {name}"));
         let Some(version) = &self.version else {
-            return targets(session, &rest, name, self.staying.output().format()).await;
+            return targets(session, &rest, name, self.wait.output().format()).await;
         };
         if self.dry_run {
             let query = Query::new().with("version", version);
             let plan = rest.part::<Cluster, UpgradePlan>(name, "upgrade", &query);
             let plan = plan.await.map_err(failed())?;
-            return print(session, self.staying.output().format(), &plan);
+            return print(session, self.wait.output().format(), &plan);
         }
         let version = version.clone();
         let asked = UpgradeRequest { version };
@@ -60,21 +60,22 @@ impl Upgrade {
             &*format!("upgrading the cluster {name} to {}", asked.version),
             &*format!("upgraded the cluster {name} to {}", asked.version),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }
 
 async fn targets(session: &mut Session, rest: &RestClient, name: &str, format: Format) -> Result {
     let query = Query::new();
     let found = rest.part::<Cluster, UpgradeTargets>(name, "upgrade", &query);
-    let failed = unable(format!("look where the cluster {name} can go"));
+    let failed = unable(format!("list the upgrade targets of the cluster {name}"));
     let found = found.await.map_err(failed)?;
     if matches!(format, Format::Json | Format::Yaml) {
         return output::document(session, format, &found);
     }
     if found.versions.is_empty() {
-        let note =
-            format!("{name} can go nowhere now; `strata cluster versions` tells what is here");
+        let note = format!(
+            "no newer version available for {name}; `strata cluster versions` lists the installable versions"
+        );
         session.printer.note(&note);
         return Ok(());
     }
@@ -82,7 +83,7 @@ async fn targets(session: &mut Session, rest: &RestClient, name: &str, format: F
     Ok(session.printer.data(lines.as_bytes())?)
 }
 
-/// What is in the way makes it fail, as it would the upgrade.
+/// Blockers make it fail, as they would the upgrade.
 fn print(session: &mut Session, format: Format, plan: &UpgradePlan) -> Result {
     match format {
         Format::Json | Format::Yaml => output::document(session, format, plan)?,
@@ -92,7 +93,7 @@ fn print(session: &mut Session, format: Format, plan: &UpgradePlan) -> Result {
             }
             if format != Format::Name {
                 let many = human::count(plan.steps.len(), "machine");
-                let line = format!("would bring {many} from {} to {}\n", plan.from, plan.to);
+                let line = format!("would upgrade {many} from {} to {}\n", plan.from, plan.to);
                 session.printer.data(line.as_bytes())?;
             }
         }

@@ -8,11 +8,11 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The versions of Kubernetes that can be installed
+/// List the Kubernetes versions that can be installed
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each is a bundle on the server's machine; docs/kubernetes.md tells how they
-are made.
+Each is a bundle on the server's host; docs/kubernetes.md describes how to
+build them.
 
 Examples:
   strata cluster versions
@@ -27,7 +27,7 @@ impl Versions {
         let rest = session.rest().await?;
         let found = rest.list::<KubernetesBundle>(&Query::new()).await;
         let found = found.map_err(unable("list the versions"))?;
-        let empty = "no versions; see docs/kubernetes.md for how they are made";
+        let empty = "no versions; docs/kubernetes.md describes how to build them";
         output::rows(session, self.output.format(), &found, empty)
     }
 }

@@ -10,7 +10,7 @@ use super::facts::{Device, Disk, Facts};
 use super::findings::{Finding, Level};
 use crate::output::human;
 
-/// What a check is about: its name, why it matters, what to do.
+/// A check: name, reason, remedy.
 struct Check(&'static str, &'static str, &'static str);
 
 impl Check {
@@ -35,7 +35,7 @@ impl Check {
     }
 }
 
-/// Everything there is to say.
+/// All findings.
 pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![user(facts), capabilities(facts)];
     findings.extend(resource_capability(facts));
@@ -48,7 +48,7 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
             "overlay",
             Check(
                 "overlayfs",
-                "private roots of cells and images of containers are layers",
+                "private roots of cells and container images use it",
                 "load the kernel module overlay",
             ),
         ),
@@ -58,7 +58,7 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
             Check(
                 "btrfs",
                 "the storage pool and its snapshots are btrfs",
-                "load the kernel module btrfs, or leave the pool to another machine",
+                "load the kernel module btrfs, or use the pool on another host",
             ),
         ),
         kvm(facts),
@@ -67,7 +67,7 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
             "qemu-system-",
             Check(
                 "qemu",
-                "virtual machines run in it",
+                "virtual machines require it",
                 "install qemu-system, or run no VMs here",
             ),
         ),
@@ -81,6 +81,8 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
     if let Some(network) = &facts.network {
         findings.extend([
             nftables(network),
+            bridge_rules(network),
+            connection_limits(network),
             taps(network),
             forwarding(network),
             wireguard(network),
@@ -92,7 +94,7 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
 fn user(facts: &Facts) -> Finding {
     let check = Check(
         "root",
-        "cgroups, namespaces and mounts belong to root",
+        "cgroups, namespaces and mounts require root",
         "run the daemon, and this check, as root",
     );
     match facts.uid {
@@ -115,7 +117,7 @@ const SYS_RESOURCE: u32 = 24;
 fn capabilities(facts: &Facts) -> Finding {
     let check = Check(
         "capabilities",
-        "cells are made with clone, mount and setns, and their processes are signalled",
+        "cells require clone, mount and setns, and signals to their processes",
         "give the daemon these capabilities; in a container, run it privileged",
     );
     let Some(bits) = facts.capabilities else {
@@ -136,8 +138,8 @@ fn resource_capability(facts: &Facts) -> Option<Finding> {
     let bits = facts.capabilities?;
     let check = Check(
         "CAP_SYS_RESOURCE",
-        "without it limits cannot be raised, nor the daemon spared when memory runs out",
-        "grant it where the host allows; all else works",
+        "without it limits cannot be raised, nor the OOM score of the daemon lowered",
+        "grant it if the host allows; everything else works",
     );
     let there = bits & (1 << SYS_RESOURCE) != 0;
     Some(check.when(there, Level::Warn, if there { "there" } else { "absent" }))
@@ -167,7 +169,7 @@ fn kernel(facts: &Facts) -> Finding {
 fn cgroups(facts: &Facts) -> Finding {
     let check = Check(
         "cgroups",
-        "a cell is a cgroup",
+        "cells are cgroups",
         "mount cgroup v2 at /sys/fs/cgroup, as every current distribution does",
     );
     let cgroups = &facts.cgroups;
@@ -203,7 +205,7 @@ fn controllers(facts: &Facts) -> Option<Finding> {
     );
     let check = Check(
         "controllers",
-        "limits on cpu, memory, processes and io are theirs to keep",
+        "they enforce limits on CPU, memory, processes and I/O",
         "enable them on the kernel's command line or in the parent cgroup",
     );
     Some(match (needed.is_empty(), useful.is_empty()) {
@@ -262,7 +264,7 @@ fn kvm(facts: &Facts) -> Finding {
 fn landlock(facts: &Facts) -> Finding {
     let check = Check(
         "landlock",
-        "one more wall around QEMU: files it reads, programs it executes",
+        "confines QEMU: files it reads, programs it executes",
         "add landlock to the kernel's parameter lsm=, or use a kernel that has it",
     );
     match facts.landlock {
@@ -311,8 +313,8 @@ fn open_files(facts: &Facts) -> Finding {
 fn disk(disk: Option<&Disk>) -> Finding {
     let check = Check(
         "disk",
-        "state, logs and images live in the data folder",
-        "make room, or choose another --data-dir",
+        "state, logs and images are in the data directory",
+        "free space, or choose another --data-dir",
     );
     let Some(Disk { path, free }) = disk else {
         return check.at(Level::Warn, "unknown");
@@ -331,8 +333,8 @@ fn disk(disk: Option<&Disk>) -> Finding {
 fn disk_limits(limits: &DiskLimits) -> Finding {
     let check = Check(
         "disk limits",
-        "a pod with a disk limit is held to it by the file system of the data folder",
-        "keep the data folder on xfs or ext4 with project quotas, or on btrfs with quotas",
+        "disk limits of pods are enforced by the file system of the data directory",
+        "keep the data directory on xfs or ext4 with project quotas, or on btrfs with quotas",
     );
     match limits {
         DiskLimits::Unsupported(_) => check.at(Level::Warn, limits.to_string()),
@@ -344,13 +346,13 @@ fn user_namespaces(lack: Option<&str>) -> Finding {
     let check = Check(
         "user namespaces",
         "root of a pod is an unprivileged user of the host",
-        "keep the data directory on ext4, xfs or btrfs, and set user.max_user_namespaces above 0",
+        "keep the data directory on ext4, xfs or btrfs, and set user.max_user_namespaces above 0; or set [node] allow_host_users",
     );
     match lack {
-        None => check.ok("pods have users of their own"),
+        None => check.ok("pods have their own user namespaces"),
         Some(why) => check.at(
             Level::Warn,
-            format!("pods have the users of the host: {why}"),
+            format!("pods are refused, or use the user namespace of the host: {why}"),
         ),
     }
 }
@@ -359,7 +361,7 @@ fn nftables(network: &NetworkFacts) -> Finding {
     let there = network.nftables;
     Check(
         "nftables",
-        "published ports and the network of pods are rules of it",
+        "published ports and the network of pods use it",
         "use a kernel with nf_tables and NAT, or load the module nf_tables",
     )
     .when(
@@ -369,11 +371,48 @@ fn nftables(network: &NetworkFacts) -> Finding {
     )
 }
 
+fn bridge_rules(network: &NetworkFacts) -> Finding {
+    let there = network.bridge_rules;
+    Check(
+        "bridge rules",
+        "keep pods of different projects on one node apart",
+        "use a kernel with CONFIG_NF_TABLES_BRIDGE; without it a node has pods of one project \
+         only, unless [network] allow_shared_bridge is set",
+    )
+    .when(
+        there,
+        Level::Warn,
+        if there {
+            "in the kernel"
+        } else {
+            "not in the kernel"
+        },
+    )
+}
+
+fn connection_limits(network: &NetworkFacts) -> Finding {
+    let there = network.connection_limits;
+    Check(
+        "connection limits",
+        "keep one pod from filling the table of the host's connections",
+        "use a kernel with CONFIG_NFT_CONNLIMIT",
+    )
+    .when(
+        there,
+        Level::Warn,
+        if there {
+            "in the kernel"
+        } else {
+            "not in the kernel"
+        },
+    )
+}
+
 fn wireguard(network: &NetworkFacts) -> Finding {
     let there = network.wireguard;
     Check(
         "wireguard",
-        "what pods send to pods of other nodes is encrypted by it",
+        "encrypts traffic between pods of different nodes",
         "use a kernel with WireGuard, or trust the network between the nodes",
     )
     .when(
@@ -391,7 +430,7 @@ fn taps(network: &NetworkFacts) -> Finding {
     let there = network.tun;
     Check(
         "taps",
-        "virtual machines are connected by them",
+        "NICs of virtual machines use it",
         "load the kernel module tun, or run no VMs here",
     )
     .when(
@@ -408,14 +447,14 @@ fn taps(network: &NetworkFacts) -> Finding {
 fn forwarding(network: &NetworkFacts) -> Finding {
     let check = Check(
         "forwarding",
-        "pods reach the world, and are reached, through this machine",
-        "if pods cannot be reached, look at the FORWARD policy of iptables: ours cannot overrule it",
+        "traffic of pods is forwarded by this host",
+        "if pods cannot be reached, check the FORWARD policy of iptables: Strata cannot override it",
     );
     match network.bridge_netfilter && network.iptables_in_use {
         true => check.at(
             Level::Warn,
             "bridged packets also pass the rules of iptables",
         ),
-        false => check.ok("nothing is known to be in its way"),
+        false => check.ok("no obstacle found"),
     }
 }

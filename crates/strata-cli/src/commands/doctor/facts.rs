@@ -1,5 +1,5 @@
 //! What is known of the machine, and how it is found out: from files under a
-//! root, so that a test can make up a machine in a folder.
+//! root, so that a test can make up a machine in a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use strata_rootfs::{DiskLimits, lack_of_id_maps};
 /// The programs that are looked for.
 const PROGRAMS: [&str; 2] = ["qemu-system-x86_64", "qemu-system-aarch64"];
 
-/// What is known of the machine. What could not be found out is `None`.
+/// Facts about the host; unknown facts are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Facts {
     /// Of this process, effective.
@@ -60,7 +60,7 @@ pub(super) enum Device {
     Open,
 }
 
-/// The space where the data folder is or would be.
+/// The space where the data directory is or would be.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Disk {
     pub(super) path: PathBuf,
@@ -153,8 +153,8 @@ fn cgroups(root: &Path, mountinfo: &str) -> Cgroups {
     found
 }
 
-fn names_in(folder: &Path) -> BTreeSet<String> {
-    fs::read_dir(folder)
+fn names_in(directory: &Path) -> BTreeSet<String> {
+    fs::read_dir(directory)
         .into_iter()
         .flatten()
         .flatten()
@@ -180,12 +180,16 @@ fn virtualization(cpuinfo: &str) -> Option<bool> {
 }
 
 fn programs(root: &Path, path: &str) -> BTreeSet<String> {
-    let folders: Vec<PathBuf> = std::env::split_paths(path)
-        .map(|folder| root.join(folder.strip_prefix("/").unwrap_or(&folder)))
+    let directories: Vec<PathBuf> = std::env::split_paths(path)
+        .map(|directory| root.join(directory.strip_prefix("/").unwrap_or(&directory)))
         .collect();
     PROGRAMS
         .into_iter()
-        .filter(|program| folders.iter().any(|folder| folder.join(program).is_file()))
+        .filter(|program| {
+            directories
+                .iter()
+                .any(|directory| directory.join(program).is_file())
+        })
         .map(str::to_owned)
         .collect()
 }
@@ -201,7 +205,7 @@ fn open_files(limits: &str) -> Option<u64> {
     }
 }
 
-/// The space at the data folder, or where it would be made.
+/// The space at the data directory, or where it would be made.
 fn disk(data_dir: &Path) -> Option<Disk> {
     let path = data_dir.ancestors().find(|path| path.exists())?;
     let space = rustix::fs::statvfs(path).ok()?;

@@ -1,25 +1,24 @@
-//! What the doctor says: what was found, whether that is enough, why it
-//! matters, and what to do.
+//! Findings: what was found, its level, why it matters, and what to do.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::output::{Column, Show, TableCell};
-use crate::printer::Tone;
+use crate::printer::Style;
 
-/// How bad it is.
+/// Level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Something will be slower, weaker or not there.
+    /// Degraded: slower, weaker or missing.
     Warn,
     /// Strata cannot work.
     Missing,
 }
 
-/// One thing that was looked at.
+/// One checked item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
     pub(super) name: &'static str,
@@ -27,7 +26,7 @@ pub(super) struct Finding {
     pub(super) found: String,
     /// Why it matters.
     pub(super) why: &'static str,
-    /// What to do about it; absent when all is well.
+    /// Remedy; absent if there is no problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) advice: Option<&'static str>,
 }
@@ -41,11 +40,11 @@ impl Level {
         }
     }
 
-    pub(super) fn tone(self) -> Tone {
+    pub(super) fn style(self) -> Style {
         match self {
-            Self::Ok => Tone::Good,
-            Self::Warn => Tone::Warn,
-            Self::Missing => Tone::Bad,
+            Self::Ok => Style::Good,
+            Self::Warn => Style::Warn,
+            Self::Missing => Style::Bad,
         }
     }
 }
@@ -70,7 +69,7 @@ impl Show for Finding {
     fn row(&self, wide: bool, _: Timestamp) -> Vec<TableCell> {
         let mut row = vec![
             TableCell::from(self.name),
-            TableCell::toned(self.level.word(), self.level.tone()),
+            TableCell::styled(self.level.word(), self.level.style()),
             TableCell::from(&self.found),
         ];
         if wide {

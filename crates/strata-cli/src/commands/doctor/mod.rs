@@ -1,5 +1,5 @@
 //! `strata doctor`: what this machine can and cannot do for Strata. Facts are
-//! gathered by one thin function, judged by a pure one.
+//! gathered by one thin function, evaluated by a pure one.
 
 mod checks;
 mod facts;
@@ -18,7 +18,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::output::{self, Format, OutputArgs, Show as _, Table};
 use crate::session::Session;
 
-/// What this machine can and cannot do for Strata
+/// Check what this host supports
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exits with 6 when something that is needed is missing. Changes nothing.
@@ -47,11 +47,11 @@ impl Doctor {
             }
             format => output::rows(session, format, &findings, "")?,
         }
-        verdict(&findings, session)
+        outcome(&findings, session)
     }
 }
 
-/// The table, then what to do about what is not well.
+/// Prints the table, then the remedies.
 fn report(findings: &[Finding], session: &Session) -> String {
     let mut table = Table::new(Finding::columns(false));
     for finding in findings {
@@ -61,7 +61,7 @@ fn report(findings: &[Finding], session: &Session) -> String {
     let mut text = table.render(session.printer.width, color, true);
     for finding in findings {
         if let Some(advice) = finding.advice {
-            let word = finding.level.tone().paint(finding.level.word(), color);
+            let word = finding.level.style().paint(finding.level.word(), color);
             let _ = write!(
                 text,
                 "\n{word}: {} ({})\n  why: {}\n  do:  {advice}\n",
@@ -72,7 +72,7 @@ fn report(findings: &[Finding], session: &Session) -> String {
     text
 }
 
-fn verdict(findings: &[Finding], session: &mut Session) -> Result {
+fn outcome(findings: &[Finding], session: &mut Session) -> Result {
     let missing: Vec<&str> = findings
         .iter()
         .filter(|finding| finding.level == Level::Missing)

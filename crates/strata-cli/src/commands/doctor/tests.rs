@@ -48,6 +48,8 @@ fn healthy() -> Facts {
             bridge_netfilter: true,
             iptables_in_use: false,
             wireguard: true,
+            bridge_rules: true,
+            connection_limits: true,
         }),
         landlock: Some(4),
     }
@@ -62,12 +64,23 @@ fn network(change: impl FnOnce(&mut NetworkFacts)) -> impl FnOnce(&mut Facts) {
 }
 
 #[test]
-fn what_is_in_the_way_of_pods_is_said() {
+fn doctor_reports_obstacles_of_pods() {
     assert_eq!(
         level("nftables", network(|n| n.nftables = false)),
         Level::Warn
     );
     assert_eq!(level("taps", network(|n| n.tun = false)), Level::Warn);
+    assert_eq!(
+        level("bridge rules", network(|n| n.bridge_rules = false)),
+        Level::Warn
+    );
+    assert_eq!(
+        level(
+            "connection limits",
+            network(|n| n.connection_limits = false)
+        ),
+        Level::Warn
+    );
     assert_eq!(
         level("wireguard", network(|n| n.wireguard = false)),
         Level::Warn
@@ -104,7 +117,7 @@ fn a_healthy_machine_has_nothing_to_do() {
         assert_eq!(finding.level, Level::Ok, "{finding:?}");
         assert_eq!(finding.advice, None, "{finding:?}");
     }
-    assert_eq!(findings.len(), 21);
+    assert_eq!(findings.len(), 23);
 }
 
 #[test]
@@ -117,14 +130,14 @@ fn lack_of_user_namespaces_is_a_warning_with_its_reason() {
 }
 
 #[test]
-fn an_unknown_machine_is_told_about_without_a_panic() {
+fn doctor_reports_a_host_without_facts() {
     let findings = evaluate(&Facts::default());
     assert!(findings.iter().any(|f| f.level == Level::Missing));
     assert!(findings.iter().all(|f| !f.found.is_empty()));
 }
 
 #[test]
-fn what_is_needed_is_missing_without_it() {
+fn doctor_reports_missing_requirements() {
     use Level::Missing;
     assert_eq!(level("root", |f| f.uid = Some(1000)), Missing);
     assert_eq!(
@@ -151,7 +164,7 @@ fn what_is_needed_is_missing_without_it() {
 }
 
 #[test]
-fn what_is_useful_is_warned_about() {
+fn doctor_warns_of_missing_options() {
     use Level::Warn;
     assert_eq!(
         level("CAP_SYS_RESOURCE", |f| f.capabilities = Some(!(1 << 24))),

@@ -5,36 +5,37 @@ use clap::Args;
 use serde_json::json;
 use strata_client::rest::Hypervisor;
 
-use super::Several;
-use crate::commands::begun::{Doing, Staying};
-use crate::commands::each::preview;
+use super::HypervisorsArg;
+use crate::commands::bulk::preview;
 use crate::commands::machine::current;
+use crate::commands::operation_wait::{ActionLabels, WaitArgs};
 use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::view::{can, phase_word};
 
-/// Bring machines up to host instances
+/// Boot machines as hypervisors
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each is booted, waited for, tried with a process in a cell, and opened. What
-fails is taken down again. Ctrl-C leaves it to the server.
+Each is booted, joined, verified with a process in a cell, and made
+schedulable. If that fails, it is taken down again. Ctrl-C detaches; the
+operation continues on the server.
 
 Examples:
   strata hypervisor create rack1-7
   strata hypervisor create rack1-7 rack1-8 --detach")]
 pub struct Create {
     #[command(flatten)]
-    which: Several,
+    which: HypervisorsArg,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
 
-const WORDS: Doing = Doing {
+const LABELS: ActionLabels = ActionLabels {
     doing: "creating",
     done: "created",
 };
@@ -45,10 +46,10 @@ impl Create {
         let ids = &self.which.ids;
         if self.dry_run {
             return preview(session, ids, async |id| {
-                let machine = current(&rest, id, "look at").await?;
+                let machine = current(&rest, id, "read").await?;
                 Ok(match can(&machine) {
                     Some("create") => format!("would create {id}"),
-                    _ => format!("{id} would stay as it is: {}", phase_word(&machine)),
+                    _ => format!("{id} would not change: {}", phase_word(&machine)),
                 })
             })
             .await;
@@ -57,7 +58,7 @@ impl Create {
             let begun = rest.begin::<Hypervisor>(id, "create", &json!({})).await;
             begun.map_err(unable(format!("create the hypervisor {id}")))
         };
-        let staying = &self.staying;
-        staying.each(session, &rest, &WORDS, ids, begin).await
+        let wait = &self.wait;
+        wait.each(session, &rest, &LABELS, ids, begin).await
     }
 }

@@ -5,41 +5,41 @@ use clap::Args;
 use serde_json::json;
 use strata_client::rest::{Hypervisor, RestClient};
 
-use super::Several;
-use crate::commands::begun::{Doing, Staying};
-use crate::commands::each::preview;
+use super::HypervisorsArg;
+use crate::commands::bulk::preview;
 use crate::commands::machine::current;
+use crate::commands::operation_wait::{ActionLabels, WaitArgs};
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// Take hypervisors down at once; what is on them is not moved
+/// Stop and wipe hypervisors without evicting instances
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Nothing is migrated: instances there end, and the server starts them anew on
-others. `strata hypervisor drain ID --destroy` moves them first.
-Ctrl-C leaves it to the server.
+Instances are not evicted: they stop, and are rescheduled to other nodes.
+`strata hypervisor drain ID --destroy` evicts them first. Ctrl-C detaches; the
+operation continues on the server.
 
 Examples:
   strata hypervisor destroy rack1-7
   strata hypervisor destroy rack1-7 rack1-8 --yes --detach")]
 pub struct Destroy {
     #[command(flatten)]
-    which: Several,
+    which: HypervisorsArg,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
 
-const WORDS: Doing = Doing {
+const LABELS: ActionLabels = ActionLabels {
     doing: "destroying",
     done: "destroyed",
 };
@@ -50,7 +50,7 @@ impl Destroy {
         let ids = &self.which.ids;
         if self.dry_run {
             return preview(session, ids, async |id| {
-                let machine = current(&rest, id, "look at").await?;
+                let machine = current(&rest, id, "read").await?;
                 Ok(match machine.instances {
                     0 => format!("would destroy {id}"),
                     n => {
@@ -68,23 +68,23 @@ impl Destroy {
             let begun = rest.begin::<Hypervisor>(id, "destroy", &json!({})).await;
             begun.map_err(unable(format!("destroy the hypervisor {id}")))
         };
-        let staying = &self.staying;
-        staying.each(session, &rest, &WORDS, ids, begin).await
+        let wait = &self.wait;
+        wait.each(session, &rest, &LABELS, ids, begin).await
     }
 
-    /// An empty one is nobody's loss: it can be created again.
+    /// A hypervisor without instances is destroyed without a prompt.
     async fn ask(&self, session: &mut Session, rest: &RestClient) -> Result {
         let mut instances = 0;
         for id in &self.which.ids {
-            instances += current(rest, id, "look at").await?.instances;
+            instances += current(rest, id, "read").await?.instances;
         }
         if instances == 0 {
             return Ok(());
         }
         let ids = self.which.ids.join(", ");
         session.printer.warn(&format!(
-            "{} there will end: nothing is migrated, they start anew elsewhere.\n\
-             `strata hypervisor drain ID --destroy` moves them first.",
+            "{} will be stopped and rescheduled: nothing is evicted first.\n\
+             `strata hypervisor drain ID --destroy` evicts them first.",
             human::count(instances, "instance")
         ));
         session.confirm(&format!("Destroy {ids}?"), false)

@@ -5,35 +5,35 @@ use clap::Args;
 use strata_api::rest::HypervisorDrain;
 use strata_client::rest::Hypervisor;
 
-use super::Several;
-use crate::commands::begun::{Doing, Staying};
-use crate::commands::each::preview;
+use super::HypervisorsArg;
+use crate::commands::bulk::preview;
 use crate::commands::machine::current;
+use crate::commands::operation_wait::{ActionLabels, WaitArgs};
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// Move the instances of a hypervisor elsewhere
+/// Evict the instances of a hypervisor to other nodes
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Stays until nothing is left on it. Ctrl-C leaves it to the server.
-`strata node undrain ID` lets it take instances again.
+Waits until nothing is left on it. Ctrl-C detaches; the operation continues on
+the server. `strata node undrain ID` makes it schedulable again.
 
 Examples:
   strata hypervisor drain rack1-7
   strata hypervisor drain rack1-7 --destroy --detach")]
 pub struct Drain {
     #[command(flatten)]
-    which: Several,
+    which: HypervisorsArg,
 
-    /// Take it down when it is empty
+    /// Destroy it once it is drained
     #[arg(long)]
     destroy: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -44,18 +44,18 @@ impl Drain {
         let ids = &self.which.ids;
         if self.dry_run {
             return preview(session, ids, async |id| {
-                let machine = current(&rest, id, "look at").await?;
+                let machine = current(&rest, id, "read").await?;
                 let many = human::count(machine.instances, "instance");
                 let then = if self.destroy {
                     ", then destroy it"
                 } else {
                     ""
                 };
-                Ok(format!("would move {many} from {id}{then}"))
+                Ok(format!("would evict {many} from {id}{then}"))
             })
             .await;
         }
-        let words = Doing {
+        let words = ActionLabels {
             doing: "draining",
             done: match self.destroy {
                 true => "drained and destroyed",
@@ -69,7 +69,7 @@ impl Drain {
             let begun = rest.begin::<Hypervisor>(id, "drain", &asked).await;
             begun.map_err(unable(format!("drain the hypervisor {id}")))
         };
-        let staying = &self.staying;
-        staying.each(session, &rest, &words, ids, begin).await
+        let wait = &self.wait;
+        wait.each(session, &rest, &words, ids, begin).await
     }
 }

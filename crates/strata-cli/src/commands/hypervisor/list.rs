@@ -7,10 +7,10 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// Every machine, whether it hosts instances or could
+/// List machines as hypervisors
 #[derive(Args, Debug)]
 #[command(after_help = "\
-CAN is what is possible now: create brings it up, destroy takes it down.
+ACTIONS lists what is possible now: create boots it, destroy wipes it.
 
 Examples:
   strata hypervisor list
@@ -26,7 +26,7 @@ impl List {
         let found = rest.list::<Hypervisor>(&Query::new()).await;
         let mut found = found.map_err(unable("list the hypervisors"))?;
         found.sort_by(|a, b| a.0.id.cmp(&b.0.id));
-        let empty = "no machines; tell of one with `strata machine add ID --provider KIND`";
+        let empty = "no machines; register one with `strata machine add ID --provider KIND`";
         output::rows(session, self.output.format(), &found, empty)
     }
 }

@@ -14,19 +14,18 @@ use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a hypervisor.
 #[derive(Debug, Subcommand)]
 pub enum HypervisorCommand {
-    /// Every machine, whether it hosts instances or could
+    /// List machines as hypervisors
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Bring machines up to host instances
+    /// Boot machines as hypervisors
     Create(create::Create),
-    /// Take hypervisors down at once; what is on them is not moved
+    /// Stop and wipe hypervisors without evicting instances
     Destroy(destroy::Destroy),
-    /// Move the instances of a hypervisor elsewhere
+    /// Evict the instances of a hypervisor to other nodes
     Drain(drain::Drain),
-    /// Bring machines up and down by what is needed
+    /// Manage the autoscaler
     #[command(subcommand)]
     Autoscale(autoscale::AutoscaleCommand),
 }
@@ -43,10 +42,9 @@ impl HypervisorCommand {
     }
 }
 
-/// Which machines.
 #[derive(Args, Clone, Debug)]
-struct Several {
-    /// The machines
+struct HypervisorsArg {
+    /// IDs of the machines
     #[arg(value_name = "ID", required = true, add = complete::inventory())]
     ids: Vec<String>,
 }

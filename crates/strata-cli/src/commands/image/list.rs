@@ -8,7 +8,7 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::view::ImageView;
 
-/// The images of the node
+/// List the images of the node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ impl List {
             .map_err(cannot(&node, "list the images"))?;
         let images = answer.into_inner().images;
         let images: Vec<ImageView> = images.into_iter().map(Into::into).collect();
-        let empty = "no images; bring one here with `strata image pull IMAGE`";
+        let empty = "no images; pull one with `strata image pull IMAGE`";
         output::rows(session, self.output.format(), &images, empty)
     }
 }

@@ -12,20 +12,19 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of an image.
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {
-    /// Bring an image onto the node
+    /// Pull an image to the node
     Pull(pull::Pull),
-    /// The images of the node
+    /// List the images of the node
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One image and how it wants to be run
+    /// Show an image and its configuration
     Show(show::Show),
-    /// Remove images from the node
+    /// Delete images from the node
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
-    /// Take away what nothing needs
+    /// Delete unused images and layers
     Prune(prune::Prune),
 }
 
@@ -42,7 +41,7 @@ impl ImageCommand {
 }
 
 /// The name of an image as it was typed; a path in it is made absolute, since
-/// the node that reads it stands in another folder than the user.
+/// the node that reads it stands in another directory than the user.
 pub(super) fn image_name(text: &str) -> std::result::Result<String, String> {
     for prefix in ["oci:", "docker-archive:"] {
         if let Some(path) = text.strip_prefix(prefix).filter(|path| !path.is_empty()) {

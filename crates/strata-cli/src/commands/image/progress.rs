@@ -1,5 +1,5 @@
-//! How far a pull is: on a terminal a line for each layer that is at work,
-//! drawn over as it goes; else a line when a layer comes to something new.
+//! Progress of a pull: on a terminal a redrawn line per active layer; else a
+//! line per change of a layer.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use strata_api::strata::v1::{ImageLayerPhase, ImageLayerProgress};
 use crate::output::human;
 use crate::printer::Printer;
 
-/// More lines than this are hard to read, and scroll away.
+/// Maximum number of lines drawn.
 const MOST_LINES: usize = 8;
 const BAR: usize = 24;
 
-/// What has been shown of a pull.
-pub(crate) struct Shown {
+/// Progress of a pull as printed so far.
+pub(crate) struct PullProgress {
     live: bool,
     lines: usize,
     phases: HashMap<String, ImageLayerPhase>,
 }
 
-impl Shown {
+impl PullProgress {
     pub(crate) fn new(live: bool) -> Self {
         Self {
             live,
@@ -35,13 +35,13 @@ impl Shown {
             self.lines = lines.len();
             return;
         }
-        for line in self.news(layers) {
+        for line in self.changed_lines(layers) {
             printer.note(&line);
         }
     }
 
-    /// A line for each layer that does something else than before.
-    fn news(&mut self, layers: &[ImageLayerProgress]) -> Vec<String> {
+    /// A line for each layer whose state changed.
+    fn changed_lines(&mut self, layers: &[ImageLayerProgress]) -> Vec<String> {
         let mut news = Vec::new();
         for layer in layers {
             let phase = layer.phase();
@@ -61,7 +61,7 @@ impl Shown {
     }
 }
 
-/// The layers at work, and a line that sums up the rest.
+/// The active layers, and a summary of the rest.
 fn drawing(layers: &[ImageLayerProgress]) -> Vec<String> {
     let is_done = |layer: &&ImageLayerProgress| {
         matches!(
@@ -70,7 +70,7 @@ fn drawing(layers: &[ImageLayerProgress]) -> Vec<String> {
         )
     };
     if layers.is_empty() {
-        return vec!["asking for the image".to_owned()];
+        return vec!["resolving the image".to_owned()];
     }
     let mut lines: Vec<String> = layers
         .iter()
@@ -79,7 +79,7 @@ fn drawing(layers: &[ImageLayerProgress]) -> Vec<String> {
         .map(line)
         .collect();
     let done = layers.iter().filter(is_done).count();
-    lines.push(format!("{done} of {} layers are here", layers.len()));
+    lines.push(format!("{done} of {} layers present", layers.len()));
     lines
 }
 
@@ -105,7 +105,7 @@ fn word(phase: ImageLayerPhase) -> &'static str {
         ImageLayerPhase::Downloading => "downloading",
         ImageLayerPhase::Unpacking => "unpacking",
         ImageLayerPhase::Done => "done",
-        ImageLayerPhase::Exists => "is here already",
+        ImageLayerPhase::Exists => "already present",
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         insta::assert_snapshot!(drawing(&layers).join("\n"), @r"
         bbbbbbbbbbbb  downloading  [============            ]  5MiB/10MiB
         cccccccccccc  unpacking    [========================]  10MiB/10MiB
-        2 of 5 layers are here
+        2 of 5 layers present
         ");
         let many: Vec<_> = (0..50).map(|_| layer("f", Downloading, 1)).collect();
         assert_eq!(drawing(&many).len(), MOST_LINES + 1);
@@ -151,11 +151,14 @@ mod tests {
     #[test]
     fn a_pipe_sees_each_step_once() {
         use ImageLayerPhase::{Done, Downloading, Waiting};
-        let mut shown = Shown::new(false);
-        let mut news = |phase, done| shown.news(&[layer("a", phase, done)]);
-        assert!(news(Waiting, 0).is_empty());
-        assert_eq!(news(Downloading, 1), ["aaaaaaaaaaaa: downloading 10MiB"]);
-        assert!(news(Downloading, 2).is_empty());
-        assert_eq!(news(Done, 10), ["aaaaaaaaaaaa: done"]);
+        let mut shown = PullProgress::new(false);
+        let mut changed_lines = |phase, done| shown.changed_lines(&[layer("a", phase, done)]);
+        assert!(changed_lines(Waiting, 0).is_empty());
+        assert_eq!(
+            changed_lines(Downloading, 1),
+            ["aaaaaaaaaaaa: downloading 10MiB"]
+        );
+        assert!(changed_lines(Downloading, 2).is_empty());
+        assert_eq!(changed_lines(Done, 10), ["aaaaaaaaaaaa: done"]);
     }
 }

@@ -9,34 +9,35 @@ use crate::output::{self, Format, OutputArgs, human};
 use crate::session::Session;
 use crate::values::Bytes;
 
-/// Take away what nothing needs
+/// Delete unused images and layers
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without more, only what no image needs goes: cut downloads, layers of images
-that were removed. Nothing that runs loses its image.
+By default only data that no image needs is deleted: interrupted downloads and
+layers of deleted images. Images in use are never deleted.
 
 Examples:
   strata image prune
   strata image prune --all --dry-run
   strata image prune --free 20GiB --yes")]
 pub struct Prune {
-    /// Also every image that nothing runs from
+    /// Also delete every unused image
     #[arg(short, long, conflicts_with_all = ["packed", "free"])]
     all: bool,
 
-    /// Also packed layers that are unpacked; lost ones are downloaded again
+    /// Also delete packed layers that are unpacked; they are downloaded again
+    /// when needed
     #[arg(long, conflicts_with = "free")]
     packed: bool,
 
-    /// Also unused images, the oldest first, until this much disk is free
+    /// Also delete unused images, oldest first, until this much disk is free
     #[arg(long, value_name = "SIZE")]
     free: Option<Bytes>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would go
+    /// Show what would be deleted, without deleting anything
     #[arg(long)]
     dry_run: bool,
 
@@ -44,7 +45,7 @@ pub struct Prune {
     output: OutputArgs,
 }
 
-/// What went, or would go.
+/// What was removed, or would be.
 #[derive(Serialize)]
 struct PrunedView {
     dry_run: bool,
@@ -71,7 +72,7 @@ impl Prune {
         let takes_images = matches!(goal, ImagePruneGoal::Unused | ImagePruneGoal::Free);
         if takes_images && !self.dry_run && !self.yes && session.interactive {
             let answer = node.images().prune(request(true)).await;
-            let would = answer.map_err(cannot(&node, "look at the images"))?;
+            let would = answer.map_err(cannot(&node, "read the images"))?;
             let would = would.into_inner().references;
             if !would.is_empty() {
                 session.confirm(&format!("Remove {}?", would.join(", ")), false)?;
@@ -91,7 +92,7 @@ impl Prune {
     }
 
     fn print(&self, session: &mut Session, view: &PrunedView) -> Result {
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format @ (Format::Json | Format::Yaml)) => {
                 return output::document(session, format, view);
             }

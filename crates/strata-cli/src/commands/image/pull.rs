@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 use strata_api::strata::v1::{ImageCredentials, PullImageRequest};
 
 use super::image_name;
-use super::progress::Shown;
+use super::progress::PullProgress;
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::{self, Format, OutputArgs, human};
 use crate::session::Session;
@@ -18,12 +18,13 @@ use crate::view::ImageView;
 /// Longer ones are something else.
 const MAX_PASSWORD: u64 = 64 << 10;
 
-/// Bring an image onto the node
+/// Pull an image to the node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 oci: and docker-archive: are read by the node, from its own disk and as root:
-for admins, and for operators below the folders its configuration names.
-Ctrl-C leaves the pull to the node; the same command joins it again.
+for admins, and for operators below the directories its configuration names.
+Ctrl-C detaches; the pull continues on the node, and the same command attaches
+to it again.
 
 Examples:
   strata image pull nginx:1.27
@@ -31,24 +32,24 @@ Examples:
   strata image pull oci:./build/web:v1
   strata image pull docker-archive:saved.tar -q")]
 pub struct Pull {
-    /// nginx, registry:5000/x:tag, x@sha256:…, oci:PATH[:tag] or
-    /// docker-archive:PATH
+    /// Image reference: nginx, registry:5000/x:tag, x@sha256:…, oci:PATH[:tag]
+    /// or docker-archive:PATH
     #[arg(value_name = "IMAGE", value_parser = image_name)]
     image: String,
 
-    /// For another platform than the node's, as linux/arm64
+    /// Platform, e.g. linux/arm64 [default: that of the node]
     #[arg(long, default_value = "", hide_default_value = true)]
     platform: String,
 
-    /// Who to be to the registry, for this pull alone
+    /// Registry user, for this pull only
     #[arg(long, requires = "password_file")]
     user: Option<String>,
 
-    /// A file with the password or token; - reads it from stdin
+    /// File with the password or token; - is stdin
     #[arg(long, value_name = "FILE", requires = "user", value_hint = ValueHint::FilePath)]
     password_file: Option<PathBuf>,
 
-    /// Ask the registry even if the name pins a digest that is here
+    /// Query the registry even if the pinned digest is present
     #[arg(long)]
     force: bool,
 
@@ -68,12 +69,12 @@ impl Pull {
         let failed = || cannot(&node, format!("pull the image {}", self.image));
         let answer = node.images().pull(request).await.map_err(failed())?;
         let mut messages = answer.into_inner();
-        let mut shown = Shown::new(session.redraws());
+        let mut shown = PullProgress::new(session.redraws());
         let mut image = None;
         loop {
             let message = tokio::select! {
                 message = messages.message() => message,
-                _ = tokio::signal::ctrl_c() => return self.leave(session),
+                _ = tokio::signal::ctrl_c() => return self.detach(session),
             };
             let Some(message) = message.map_err(failed())? else {
                 break;
@@ -82,14 +83,14 @@ impl Pull {
             image = message.image.or(image);
         }
         let Some(image) = image else {
-            let what = format!("the node did not tell what became of {}", self.image);
+            let what = format!("the node did not report the result of {}", self.image);
             return Err(Failure::new(Exit::Server, what));
         };
         self.finish(session, &image.into())
     }
 
     fn finish(&self, session: &mut Session, image: &ImageView) -> Result {
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format @ (Format::Json | Format::Yaml | Format::Name)) => {
                 output::one(session, format, image)
             }
@@ -106,9 +107,9 @@ impl Pull {
         }
     }
 
-    fn leave(&self, session: &mut Session) -> Result {
+    fn detach(&self, session: &mut Session) -> Result {
         session.printer.note(&format!(
-            "\nthe node goes on; `strata image pull {}` joins it again",
+            "\nthe pull continues on the node; `strata image pull {}` attaches to it again",
             self.image
         ));
         Err(Failure::silent(Exit::Interrupted))

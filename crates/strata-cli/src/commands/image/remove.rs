@@ -9,26 +9,26 @@ use crate::failure::{Failure, Result, cannot};
 use crate::output::human;
 use crate::session::Session;
 
-/// Remove images from the node
+/// Delete images from the node
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An image that something runs from is refused. A digest takes all names of its
-image; a name goes alone.
+An image in use is rejected. A digest removes all names of its image; a name
+removes only that name.
 
 Examples:
   strata image remove nginx:1.27
   strata image remove 4bf3ab registry.lan:5000/app:v1 --yes")]
 pub struct Remove {
-    /// Names, digests or the beginnings of them
+    /// Names, digests or digest prefixes
     #[arg(value_name = "IMAGE", required = true, value_parser = image_name)]
     #[arg(add = complete::images())]
     images: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -38,13 +38,13 @@ impl Remove {
         let node = session.node().await?;
         if self.dry_run {
             for image in self.images {
-                let what = format!("look at the image {image}");
+                let what = format!("read the image {image}");
                 let answer = node.images().get(GetImageRequest { image }).await;
                 let found = answer.map_err(cannot(&node, what))?.into_inner();
                 let line = match found.used_by.as_slice() {
                     [] => format!("would remove {}\n", found.reference),
                     users => format!(
-                        "would refuse to remove {}: in use by {}\n",
+                        "would not remove {}: in use by {}\n",
                         found.reference,
                         users.join(", ")
                     ),
@@ -63,7 +63,7 @@ impl Remove {
                 Ok(answer) => {
                     let gone = answer.into_inner();
                     let names = match gone.references.as_slice() {
-                        [] => format!("{image} (it was gone already)"),
+                        [] => format!("{image} (already removed)"),
                         names => names.join(", "),
                     };
                     let freed = human::bytes(gone.freed_bytes);

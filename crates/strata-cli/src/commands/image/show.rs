@@ -14,7 +14,7 @@ use crate::printer::Printer;
 use crate::session::Session;
 use crate::view::ImageView;
 
-/// One image and how it wants to be run
+/// Show an image and its configuration
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
   strata image show 4bf3ab            # the beginning of its digest
   strata image show nginx -o json | jq .config.env")]
 pub struct Show {
-    /// Its name, its digest or the beginning of that
+    /// Name, digest or digest prefix
     #[arg(value_name = "IMAGE", value_parser = image_name, add = complete::images())]
     image: String,
 
@@ -52,7 +52,7 @@ impl Show {
     }
 }
 
-/// Words as a shell would take them.
+/// Quotes words as a shell would read them.
 fn command(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./:=@%+,-".contains(c);
     let quoted = words.iter().map(|word| {

@@ -16,11 +16,11 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::{label_name, object_name};
 
-/// Make an instance, and see it through until it runs
+/// Create an instance and wait until it runs
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Ctrl-C leaves the rest to the server. The same instance again is fine; another
-of the same name is refused. Exits with 7 when it cannot run.
+Ctrl-C detaches; the server continues. Creating the same instance again
+succeeds; one that differs is rejected. Exits with 7 if it cannot run.
 
 Examples:
   strata instance create web --image nginx:1.27 -p 8080:80 --memory 256MB
@@ -29,14 +29,14 @@ Examples:
   strata instance create web-2 --workload web --project shop --detach
   strata instance create vm1 --type vm --image /srv/debian.qcow2 --memory 2GB")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
     #[command(flatten)]
     scope: Scope,
 
-    /// Make it as this workload says, which then says everything
+    /// Create it from this workload, which provides the whole specification
     #[arg(long, value_parser = object_name, add = complete::workloads())]
     #[arg(conflicts_with = "SpecArgs")]
     workload: Option<String>,
@@ -44,15 +44,15 @@ pub struct Create {
     #[command(flatten)]
     spec: SpecArgs,
 
-    /// Let it rest until it is started
+    /// Create without starting
     #[arg(long)]
     stopped: bool,
 
-    /// Do not wait for it; print its id
+    /// Return immediately and print its ID
     #[arg(short, long)]
     detach: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -63,7 +63,7 @@ pub struct Create {
 impl Create {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         if self.workload.is_none() && self.spec.image.is_none() {
-            let what = "an instance needs --image URI, or --workload to be made from";
+            let what = "an instance requires --image URI or --workload";
             return Err(Failure::new(Exit::Usage, what));
         }
         let spec = match self.workload {
@@ -77,7 +77,7 @@ impl Create {
         let new = NewInstance {
             id: None,
             name: Some(self.name.clone()),
-            project: self.scope.said().map(str::to_owned),
+            project: self.scope.given().map(str::to_owned),
             workload_id: self.workload,
             status: self.stopped.then_some(InstanceState::Stopped),
             spec,
@@ -92,7 +92,7 @@ impl Create {
             .await
             .map_err(unable(format!("create the instance {}", self.name)))?;
         session.printer.note(&format!("created {}", full(&made)));
-        let asked = self.output.asked();
+        let asked = self.output.requested();
         if self.detach || self.stopped {
             return match asked {
                 Some(format) => output::one(session, format, &made),
@@ -114,12 +114,12 @@ impl Create {
     }
 }
 
-/// What making it would come to.
+/// Result of a dry run.
 async fn dry_run(rest: &RestClient, new: &NewInstance, scope: &Scope) -> Result<String> {
     let name = new.name.as_deref().unwrap_or_default();
     if let Some(spec) = &new.spec {
         spec.check().map_err(|why| {
-            let what = format!("{name} would be refused");
+            let what = format!("{name} would be rejected");
             Failure::new(Exit::Refused, what).because(why.to_string())
         })?;
     }
@@ -128,16 +128,19 @@ async fn dry_run(rest: &RestClient, new: &NewInstance, scope: &Scope) -> Result<
         Err(error) if error.kind() == Some(ErrorKind::NotFound) => {
             return Ok(format!("would create {}\n", scope.full(name)));
         }
-        Err(error) => return Err(unable(format!("look at the instance {name}"))(error)),
+        Err(error) => return Err(unable(format!("read the instance {name}"))(error)),
     };
     let different = match &new.spec {
         Some(spec) => differences(&value(&spec_of(&there))?, &value(spec)?),
         None => Vec::new(),
     };
     if different.is_empty() {
-        return Ok(format!("{name} is there already\n"));
+        return Ok(format!("{name} already exists\n"));
     }
-    let failure = Failure::new(Exit::Refused, format!("another {name} is there already"));
+    let failure = Failure::new(
+        Exit::Refused,
+        format!("{name} already exists with a different specification"),
+    );
     let failure = different
         .iter()
         .fold(failure, |failure, one| failure.because(one.to_string()));

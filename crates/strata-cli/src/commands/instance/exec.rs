@@ -3,16 +3,16 @@
 
 use clap::Args;
 
-use super::One;
-use crate::commands::talk::ExecArgs;
+use super::InstanceArg;
+use crate::commands::interactive::ExecArgs;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// Run a further command in an instance
+/// Run a command in an instance
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exits as the command does; by a signal with 128 and its number. Without -t,
-Ctrl-C goes to the command, and a second one leaves it.
+Exits with the code of the command, or 128 plus the signal number. Without -t,
+Ctrl-C is sent to the command, and a second one detaches.
 
 Examples:
   strata instance exec web -- nginx -s reload
@@ -20,7 +20,7 @@ Examples:
   strata instance exec -i db -- psql shop")]
 pub struct Exec {
     #[command(flatten)]
-    one: One,
+    one: InstanceArg,
 
     #[command(flatten)]
     exec: ExecArgs,

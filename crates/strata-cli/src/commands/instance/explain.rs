@@ -5,13 +5,13 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::{Instance, Placement, PlacementNode};
 
-use super::One;
+use super::InstanceArg;
 use crate::failure::{Result, unable};
 use crate::output::{self, Column, Format, OutputArgs, Show, TableCell};
-use crate::printer::Tone;
+use crate::printer::Style;
 use crate::session::Session;
 
-/// Why it is where it is, and why not elsewhere
+/// Explain the placement of an instance, node by node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
   strata instance explain shop/web -o json | jq -r .summary")]
 pub struct Explain {
     #[command(flatten)]
-    one: One,
+    one: InstanceArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -37,7 +37,7 @@ impl Explain {
             format @ (Format::Json | Format::Yaml) => output::document(session, format, &placement),
             format => {
                 session.printer.note(&placement.summary);
-                output::rows(session, format, &placement.nodes, "there are no nodes")
+                output::rows(session, format, &placement.nodes, "no nodes")
             }
         }
     }
@@ -57,13 +57,13 @@ impl Show for PlacementNode {
     }
 
     fn row(&self, _: bool, _: Timestamp) -> Vec<TableCell> {
-        let (word, tone) = match self.chosen {
-            true => ("best", Tone::Good),
-            false => ("no", Tone::Dim),
+        let (word, style) = match self.chosen {
+            true => ("best", Style::Good),
+            false => ("no", Style::Dim),
         };
         vec![
             TableCell::from(&self.name),
-            TableCell::toned(word, tone),
+            TableCell::styled(word, style),
             TableCell::from(&self.reason),
         ]
     }

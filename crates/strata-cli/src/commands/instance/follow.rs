@@ -1,5 +1,5 @@
-//! Staying with an instance until it is as was asked: each step is told, and
-//! Ctrl-C leaves it to the server.
+//! Waits until an instance reaches a goal: each change of state is printed, and
+//! Ctrl-C detaches.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::failure::{Exit, Failure, Result, unable};
 use crate::session::Session;
 use crate::view::status_word;
 
-/// A server that restarts is waited for so long, in steps of [`PAUSE`].
-const RETRIES: u32 = 30;
-const PAUSE: Duration = Duration::from_secs(1);
+/// Retries while a server restarts, at [`RETRY_INTERVAL`].
+const MAX_RETRIES: u32 = 30;
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is waited for.
+/// The state to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// It runs, or has run to a good end.
+    /// Running, or exited successfully.
     Running,
-    /// It rests.
+    /// Stopped.
     Stopped,
-    /// It is no more.
+    /// Deleted.
     Gone,
 }
 
-/// Waits until `goal`. Fails with 7 when it cannot be any more.
+/// Waits until `goal`. Fails with exit code 7 when it cannot be reached.
 pub(crate) async fn follow(
     session: &mut Session,
     rest: &RestClient,
@@ -36,17 +36,17 @@ pub(crate) async fn follow(
 ) -> Result {
     let name = &instance.name;
     tokio::select! {
-        done = stay(session, rest, instance, goal) => return done,
+        done = wait(session, rest, instance, goal) => return done,
         interrupted = tokio::signal::ctrl_c() => interrupted?,
     }
     session.printer.note(&format!(
-        "\nthe server goes on with {name}. See it with `strata instance show {}`",
+        "\nthe server continues with {name}. See `strata instance show {}`",
         full(instance)
     ));
     Err(Failure::silent(Exit::Interrupted))
 }
 
-/// How it is found again on a command line.
+/// Its name on the command line.
 pub(crate) fn full(instance: &Instance) -> String {
     match instance.project.as_str() {
         "default" => instance.name.clone(),
@@ -54,28 +54,27 @@ pub(crate) fn full(instance: &Instance) -> String {
     }
 }
 
-async fn stay(session: &mut Session, rest: &RestClient, instance: &Instance, goal: Goal) -> Result {
+async fn wait(session: &mut Session, rest: &RestClient, instance: &Instance, goal: Goal) -> Result {
     let mut told = String::new();
     let mut lost = 0;
     loop {
         match attempt(session, rest, instance, goal, &mut told).await {
             Ok(Some(done)) => return done,
-            Ok(None) if lost < RETRIES => lost += 1,
-            Err(ClientError::Lost { .. } | ClientError::Connect { .. }) if lost < RETRIES => {
+            Ok(None) if lost < MAX_RETRIES => lost += 1,
+            Err(ClientError::Lost { .. } | ClientError::Connect { .. }) if lost < MAX_RETRIES => {
                 lost += 1;
             }
             Ok(None) => {
-                let what = format!("the server does not tell what becomes of {}", instance.name);
+                let what = format!("the server does not report the state of {}", instance.name);
                 return Err(Failure::new(Exit::CannotConnect, what));
             }
             Err(error) => return Err(unable(format!("follow {}", instance.name))(error)),
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// Follows one stream. Nothing when it ended before the instance was as
-/// asked.
+/// Follows one watch stream. `None` if it ended before the goal was reached.
 async fn attempt(
     session: &mut Session,
     rest: &RestClient,
@@ -95,15 +94,15 @@ async fn attempt(
     while let Some(change) = changes.next().await? {
         match change {
             Change::Put(now) => {
-                let verdict = verdict(&now, goal);
+                let outcome = outcome(&now, goal);
                 let line = step(&now);
                 // What went wrong is told once, as the error.
-                if *told != line && !matches!(verdict, Some(Err(_))) {
+                if *told != line && !matches!(outcome, Some(Err(_))) {
                     session.printer.note(&line);
                     *told = line;
                 }
-                if verdict.is_some() {
-                    return Ok(verdict);
+                if outcome.is_some() {
+                    return Ok(outcome);
                 }
             }
             Change::Delete(_) => return Ok(Some(gone(instance, goal))),
@@ -113,7 +112,7 @@ async fn attempt(
     Ok(None)
 }
 
-/// One step in one line.
+/// One change of state in one line.
 fn step(now: &Instance) -> String {
     let mut line = format!("{}: {}", now.name, status_word(now.status));
     if let (InstanceState::Running, Some(node)) = (now.status, &now.node) {
@@ -130,7 +129,7 @@ fn step(now: &Instance) -> String {
 }
 
 /// Whether the waiting is over, and how it ended.
-fn verdict(now: &Instance, goal: Goal) -> Option<Result> {
+fn outcome(now: &Instance, goal: Goal) -> Option<Result> {
     use InstanceState::{Crashed, Failed, Running, Stopped, Terminated};
     let name = full(now);
     let bad = |word: &str| {
@@ -143,11 +142,12 @@ fn verdict(now: &Instance, goal: Goal) -> Option<Result> {
     match (goal, now.status) {
         (Goal::Running, Running | Terminated) => Some(Ok(())),
         (Goal::Running, Failed) => {
-            let hint = format!("`strata instance explain {name}` says why, node by node");
+            let hint =
+                format!("`strata instance explain {name}` explains the placement, node by node");
             Some(Err(bad("failed").hint(hint)))
         }
         (Goal::Running, Crashed) => {
-            let hint = format!("`strata instance logs {name}` shows what it wrote");
+            let hint = format!("`strata instance logs {name}` shows its output");
             Some(Err(bad("crashed").hint(hint)))
         }
         (Goal::Stopped, Stopped | Terminated | Failed | Crashed) => Some(Ok(())),
@@ -174,8 +174,8 @@ mod tests {
             status,
             ..Default::default()
         };
-        let verdict = verdict(&now, goal)?;
-        Some(verdict.map_or_else(|failure| failure.exit().code(), |()| 0))
+        let outcome = outcome(&now, goal)?;
+        Some(outcome.map_or_else(|failure| failure.exit().code(), |()| 0))
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 use crate::values::object_name;
 
-/// The instances of a project
+/// List instances
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,16 +26,16 @@ pub struct List {
     #[command(flatten)]
     scope: ListScope,
 
-    /// Only those in this state: running, failed, …
+    /// Only instances in this state: running, failed, …
     #[arg(long, value_parser = state)]
     state: Option<InstanceState>,
 
-    /// Only those on this node
+    /// Only instances on this node
     #[arg(id = "on_node", long = "on", value_name = "NODE")]
     #[arg(add = complete::nodes())]
     node: Option<String>,
 
-    /// Only those of this workload
+    /// Only instances of this workload
     #[arg(long, value_parser = object_name, add = complete::workloads())]
     workload: Option<String>,
 
@@ -43,7 +43,7 @@ pub struct List {
     #[arg(long = "type", value_name = "TYPE", value_parser = ["container", "vm"])]
     kind: Option<String>,
 
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -67,7 +67,7 @@ impl List {
         let mut found: Vec<Instance> = found.map_err(unable("list the instances"))?;
         found.iter_mut().for_each(rename);
         found.sort_by(|a, b| (&a.project, &a.name).cmp(&(&b.project, &b.name)));
-        let empty = "no instances; make one with `strata instance create NAME --image URI`";
+        let empty = "no instances; create one with `strata instance create NAME --image URI`";
         output::rows(session, format, &found, empty)
     }
 
@@ -89,6 +89,6 @@ fn state(text: &str) -> std::result::Result<InstanceState, String> {
         .find(|s| s.as_str().eq_ignore_ascii_case(text));
     found.ok_or_else(|| {
         let words = states.map(|state| state.as_str().to_ascii_lowercase());
-        format!("{text:?} is none of {}", words.join(", "))
+        format!("{text:?} is not one of {}", words.join(", "))
     })
 }

@@ -3,12 +3,12 @@
 
 use clap::Args;
 
-use super::One;
+use super::InstanceArg;
 use crate::commands::logs::{self, LogsArgs};
 use crate::failure::{Result, cannot};
 use crate::session::Session;
 
-/// What an instance wrote
+/// Show the logs of an instance
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   strata instance logs web --previous            the run before the latest")]
 pub struct Logs {
     #[command(flatten)]
-    one: One,
+    one: InstanceArg,
 
     #[command(flatten)]
     logs: LogsArgs,

@@ -10,9 +10,9 @@ mod list;
 mod logs;
 mod show;
 mod start;
+mod state_change;
 mod stats;
 mod stop;
-mod turn;
 mod update;
 
 use clap::{Args, Subcommand};
@@ -25,32 +25,31 @@ use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::values::object_name;
 
-/// The verbs of an instance.
 #[derive(Debug, Subcommand)]
 pub enum InstanceCommand {
-    /// Make an instance, and see it through until it runs
+    /// Create an instance and wait until it runs
     Create(Box<create::Create>),
-    /// The instances of a project
+    /// List instances
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One instance, all that is known of it
+    /// Show an instance
     Show(show::Show),
-    /// Start instances that rest, failed or have ended
+    /// Start instances
     Start(start::Start),
-    /// End what runs in instances; what they wrote stays
+    /// Stop instances; their data is kept
     Stop(stop::Stop),
-    /// Change what an instance is; what runs of it is replaced
+    /// Update an instance; a running one is replaced
     Update(Box<update::Update>),
-    /// Take instances away, with all they wrote
+    /// Delete instances and their data
     #[command(visible_alias = "rm")]
     Delete(delete::Delete),
-    /// What an instance wrote
+    /// Show the logs of an instance
     Logs(logs::Logs),
-    /// Run a further command in an instance
+    /// Run a command in an instance
     Exec(exec::Exec),
-    /// Why it is where it is, and why not elsewhere
+    /// Explain the placement of an instance, node by node
     Explain(explain::Explain),
-    /// What instances use
+    /// Show resource usage of instances
     Stats(stats::Stats),
 }
 
@@ -72,10 +71,9 @@ impl InstanceCommand {
     }
 }
 
-/// Which instance.
 #[derive(Args, Debug)]
-struct One {
-    /// The instance: NAME, PROJECT/NAME or its id
+struct InstanceArg {
+    /// Instance: NAME, PROJECT/NAME or ID
     #[arg(value_parser = object_name, add = complete::instances())]
     name: String,
 
@@ -83,17 +81,16 @@ struct One {
     scope: Scope,
 }
 
-impl One {
+impl InstanceArg {
     /// As it is now.
     async fn get(&self, rest: &RestClient, verb: &str) -> Result<Tagged<Instance>> {
         current(rest, &self.name, &self.scope, verb).await
     }
 }
 
-/// Which instances.
 #[derive(Args, Debug)]
-struct Several {
-    /// The instances: NAME, PROJECT/NAME or id
+struct InstancesArg {
+    /// Instances: NAME, PROJECT/NAME or ID
     #[arg(value_name = "NAME", required = true, value_parser = object_name)]
     #[arg(add = complete::instances())]
     names: Vec<String>,

@@ -4,14 +4,14 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::Instance;
 
-use super::One;
+use super::InstanceArg;
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs};
 use crate::printer::Printer;
 use crate::session::Session;
-use crate::view::{resources, status_tone, status_word, text, time};
+use crate::view::{resources, status_style, status_word, text, time};
 
-/// One instance, all that is known of it
+/// Show an instance
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
   strata instance show shop/web -o json | jq -r .ip")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: InstanceArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -44,11 +44,11 @@ fn describe(one: &Instance, now: Timestamp, printer: &Printer) -> String {
     details.row("Name", &one.name);
     details.row("Project", &one.project);
     let why = text(one.description.clone());
-    let tone = status_tone(one.status);
+    let style = status_style(one.status);
     details.state(
         &status_word(one.status),
         why.as_deref(),
-        tone,
+        style,
         printer.color,
     );
     details.maybe(

@@ -4,13 +4,13 @@ use clap::Args;
 use strata_api::rest::InstanceState;
 
 use super::follow::Goal;
-use super::turn::{Staying, Turn};
-use super::{Several, current};
-use crate::commands::each::preview;
+use super::state_change::{InstanceWaitArgs, StateChange};
+use super::{InstancesArg, current};
+use crate::commands::bulk::preview;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// Start instances that rest, failed or have ended
+/// Start instances
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,31 +18,31 @@ Examples:
   strata instance start web db --project shop --detach")]
 pub struct Start {
     #[command(flatten)]
-    which: Several,
+    which: InstancesArg,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: InstanceWaitArgs,
 }
 
 impl Start {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
-        if self.staying.dry_run {
+        if self.wait.dry_run {
             return preview(session, &self.which.names, async |name| {
-                let now = current(&rest, name, &self.which.scope, "look at").await?;
+                let now = current(&rest, name, &self.which.scope, "read").await?;
                 Ok(match now.object.status {
-                    InstanceState::Running => format!("{name} is running already"),
+                    InstanceState::Running => format!("{name} is already running"),
                     _ => format!("would start {name}"),
                 })
             })
             .await;
         }
-        let turn = Turn {
+        let turn = StateChange {
             verb: "start",
             asked: "starting",
             goal: Goal::Running,
         };
-        turn.run(session, &rest, &self.which, self.staying.detach)
+        turn.run(session, &rest, &self.which, self.wait.detach)
             .await
     }
 }

@@ -18,28 +18,28 @@ use crate::printer::terminal_size;
 use crate::session::Session;
 use crate::values::{Span, object_name};
 
-/// What instances use
+/// Show resource usage of instances
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Behind each / is what it may use. On a terminal, q ends what -w began.
+The limit follows the slash. On a terminal, q ends -w.
 
 Examples:
   strata instance stats
   strata instance stats web db -w
   strata instance stats -A -o json | jq '.[].usage.memory'")]
 pub struct Stats {
-    /// Only these: NAME, PROJECT/NAME or id; else all that run
+    /// Instances: NAME, PROJECT/NAME or ID [default: all that run]
     #[arg(value_name = "NAME", value_parser = object_name, add = complete::instances())]
     names: Vec<String>,
 
     #[command(flatten)]
     scope: ListScope,
 
-    /// Go on
+    /// Keep refreshing
     #[arg(short, long)]
     watch: bool,
 
-    /// Between two looks
+    /// Refresh interval
     #[arg(
         long,
         value_name = "DURATION",
@@ -55,7 +55,7 @@ pub struct Stats {
 /// What one instance uses.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Used {
+struct InstanceUsageRow {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
@@ -68,7 +68,7 @@ impl Stats {
         let rest = session.rest().await?;
         let format = self.output.format();
         if !self.watch {
-            let used = self.look(&rest).await?;
+            let used = self.sample(&rest).await?;
             return output::rows(session, format, &used, "no instances run");
         }
         let table = matches!(format, Format::Table | Format::Wide);
@@ -78,7 +78,7 @@ impl Stats {
         let mut ticks = tokio::time::interval(self.interval());
         loop {
             session.printer.unless_gone(ticks.tick()).await?;
-            let used = self.look(&rest).await?;
+            let used = self.sample(&rest).await?;
             match format {
                 Format::Json | Format::Yaml => output::line(session, format, &used)?,
                 _ => output::rows(session, format, &used, "no instances run")?,
@@ -93,7 +93,7 @@ impl Stats {
         self.interval.0.max(std::time::Duration::from_millis(100))
     }
 
-    async fn look(&self, rest: &RestClient) -> Result<Vec<Used>> {
+    async fn sample(&self, rest: &RestClient) -> Result<Vec<InstanceUsageRow>> {
         let mut found = Vec::new();
         if self.names.is_empty() {
             let query = self.scope.query();
@@ -105,9 +105,9 @@ impl Stats {
         }
         let scope: &Scope = self.scope.as_ref();
         for name in &self.names {
-            found.push(current(rest, name, scope, "look at").await?.object);
+            found.push(current(rest, name, scope, "read").await?.object);
         }
-        let used = found.into_iter().map(|one: Instance| Used {
+        let used = found.into_iter().map(|one: Instance| InstanceUsageRow {
             name: self.scope.name(&one.project, &one.name),
             node: one.node,
             resources: one.resources,
@@ -127,7 +127,7 @@ impl Stats {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
-                    let used = self.look(rest).await?;
+                    let used = self.sample(rest).await?;
                     screen.draw(&frame(&used, screen.session()))?;
                 }
                 key = keys.recv() => if let Some(b'q' | b'Q' | 0x1b) | None = key {
@@ -140,14 +140,14 @@ impl Stats {
     }
 }
 
-fn frame(used: &[Used], session: &Session) -> String {
+fn frame(used: &[InstanceUsageRow], session: &Session) -> String {
     let now = session.now();
     let sum = used.iter().fold(Resources::default(), |mut sum, one| {
         sum.cpu = sum.cpu.saturating_add(one.resources.usage.cpu);
         sum.memory = sum.memory.saturating_add(one.resources.usage.memory);
         sum
     });
-    let mut table = Table::new(Used::columns(false));
+    let mut table = Table::new(InstanceUsageRow::columns(false));
     for one in used {
         table.push(one.row(false, now));
     }
@@ -160,7 +160,7 @@ fn frame(used: &[Used], session: &Session) -> String {
     )
 }
 
-impl Show for Used {
+impl Show for InstanceUsageRow {
     fn reference(&self) -> String {
         format!("instance/{}", self.name)
     }

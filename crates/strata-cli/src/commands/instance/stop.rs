@@ -3,14 +3,14 @@
 use clap::Args;
 
 use super::follow::Goal;
-use super::turn::{Staying, Turn};
-use super::{Several, current};
-use crate::commands::each::preview;
+use super::state_change::{InstanceWaitArgs, StateChange};
+use super::{InstancesArg, current};
+use crate::commands::bulk::preview;
 use crate::failure::Result;
 use crate::session::Session;
 use crate::view::status_word;
 
-/// End what runs in instances; what they wrote stays
+/// Stop instances; their data is kept
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,29 +18,29 @@ Examples:
   strata instance stop web db --detach")]
 pub struct Stop {
     #[command(flatten)]
-    which: Several,
+    which: InstancesArg,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: InstanceWaitArgs,
 }
 
 impl Stop {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
-        if self.staying.dry_run {
+        if self.wait.dry_run {
             return preview(session, &self.which.names, async |name| {
-                let now = current(&rest, name, &self.which.scope, "look at").await?;
+                let now = current(&rest, name, &self.which.scope, "read").await?;
                 let status = status_word(now.object.status);
                 Ok(format!("would stop {name}, which is {status}"))
             })
             .await;
         }
-        let turn = Turn {
+        let turn = StateChange {
             verb: "stop",
             asked: "stopping",
             goal: Goal::Stopped,
         };
-        turn.run(session, &rest, &self.which, self.staying.detach)
+        turn.run(session, &rest, &self.which, self.wait.detach)
             .await
     }
 }

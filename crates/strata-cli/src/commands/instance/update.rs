@@ -4,7 +4,7 @@
 use clap::Args;
 use strata_api::rest::Instance;
 
-use super::One;
+use super::InstanceArg;
 use super::follow::{Goal, follow};
 use crate::commands::spec::{SpecArgs, differences, merge_patch, spec_of, value};
 use crate::failure::{Result, unable};
@@ -12,11 +12,11 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Change what an instance is; what runs of it is replaced
+/// Update an instance; a running one is replaced
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is not said stays. Variables and labels are added to those there are;
-ports, volumes and placement rules are replaced as a whole.
+Flags that are not given keep their value. Variables and labels are added to
+the existing ones; ports, volumes and placement rules are replaced as a whole.
 
 Examples:
   strata instance update web --image nginx:1.28
@@ -24,20 +24,20 @@ Examples:
   strata instance update web --name shop-web --dry-run")]
 pub struct Update {
     #[command(flatten)]
-    one: One,
+    one: InstanceArg,
 
-    /// Another name
+    /// New name
     #[arg(id = "new_name", long = "name", value_name = "NAME", value_parser = label_name)]
     rename: Option<String>,
 
     #[command(flatten)]
     spec: SpecArgs,
 
-    /// Do not wait until it runs again
+    /// Return immediately, without waiting until it runs again
     #[arg(short, long)]
     detach: bool,
 
-    /// Only say what would be changed
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -58,12 +58,12 @@ impl Update {
         let different = differences(&before, &after);
         let name = &self.one.name;
         if different.is_empty() {
-            session.printer.note(&format!("{name} is so already"));
+            session.printer.note(&format!("{name} is unchanged"));
             return Ok(());
         }
         if self.dry_run {
             let lines: String = different.iter().map(|one| format!("  {one}\n")).collect();
-            let text = format!("would change {name}\n{lines}");
+            let text = format!("would update {name}\n{lines}");
             return Ok(session.printer.data(text.as_bytes())?);
         }
         let patch = merge_patch(&before, &after);
@@ -72,11 +72,11 @@ impl Update {
             .update::<Instance>(&now.object.id, &self.one.scope.query(), &patch, tag)
             .await
             .map_err(unable(format!("update the instance {name}")))?;
-        session.printer.note(&format!("changed {name}"));
-        if !self.detach && changed.wanted == strata_api::rest::Wanted::Running {
+        session.printer.note(&format!("updated {name}"));
+        if !self.detach && changed.wanted == strata_api::rest::DesiredState::Running {
             follow(session, &rest, &changed, Goal::Running).await?;
         }
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &changed),
             None => Ok(()),
         }

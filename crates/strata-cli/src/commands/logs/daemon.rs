@@ -11,8 +11,9 @@ use super::writer::timestamp;
 use crate::failure::{Result, cannot};
 use crate::session::Session;
 
-/// The history is in memory at the other end: it comes without pauses.
-const SILENCE: Duration = Duration::from_millis(300);
+/// Pause after which the history is complete: it is in memory on the node and
+/// comes without pauses.
+const HISTORY_IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(super) async fn run(
     session: &mut Session,
@@ -29,7 +30,7 @@ pub(super) async fn run(
     let keep = tail.map_or(usize::MAX, |n| n as usize);
     let mut history = VecDeque::new();
     let mut ended = false;
-    while let Ok(item) = tokio::time::timeout(SILENCE, items.message()).await {
+    while let Ok(item) = tokio::time::timeout(HISTORY_IDLE_TIMEOUT, items.message()).await {
         let Some(item) = item.map_err(failed())? else {
             ended = true;
             break;

@@ -3,8 +3,8 @@
 //! got from the program itself.
 
 mod daemon;
+mod log_args;
 mod merge;
-mod of_one;
 mod writer;
 
 use clap::Args;
@@ -14,14 +14,14 @@ use strata_client::NodeClient;
 use strata_types::{CellName, ExecutableName};
 use tonic::Streaming;
 
-pub(crate) use self::of_one::LogsArgs;
+pub(crate) use self::log_args::LogsArgs;
 use self::writer::LineWriter;
 use crate::complete;
 use crate::failure::{Exit, Failure, Peer, Result, cannot};
 use crate::session::Session;
 use crate::values::{Since, cell_name, executable_name};
 
-/// The output of what runs, or of the daemon itself
+/// Show the output of executables, or the log of the daemon
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,39 +30,39 @@ Examples:
   strata logs web main --since 10m --stderr
   strata logs --daemon -f")]
 pub struct Logs {
-    /// The cell
+    /// Name of the cell
     #[arg(value_parser = cell_name, add = complete::cells(), required_unless_present = "daemon")]
     cell: Option<CellName>,
 
-    /// The executable; all of the cell when it is left out
+    /// Name of the executable [default: all of the cell]
     #[arg(value_parser = executable_name, add = complete::executables())]
     executable: Option<ExecutableName>,
 
-    /// The log of the node's daemon instead
+    /// Show the log of the node daemon instead
     #[arg(long, conflicts_with_all = ["cell", "executable", "since", "stdout", "stderr"])]
     daemon: bool,
 
-    /// Go on until the end
+    /// Keep streaming until the end
     #[arg(short, long)]
     follow: bool,
 
-    /// Only so many last lines of what there is, of each executable
+    /// Only the last N lines of each executable
     #[arg(long, value_name = "N")]
     tail: Option<u32>,
 
-    /// Only what was written since: 10m, 2h, or a time in RFC 3339
+    /// Only lines since: 10m, 2h, or an RFC 3339 timestamp
     #[arg(long, value_name = "WHEN")]
     since: Option<Since>,
 
-    /// Only what was written to stdout
+    /// Only stdout
     #[arg(long)]
     stdout: bool,
 
-    /// Only what was written to stderr
+    /// Only stderr
     #[arg(long)]
     stderr: bool,
 
-    /// Put the time before each line
+    /// Prefix each line with its timestamp
     #[arg(short, long)]
     timestamps: bool,
 }
@@ -79,7 +79,9 @@ impl Logs {
             None => executables(&node, &cell).await?,
         };
         if names.is_empty() {
-            session.printer.note(&format!("nothing has run in {cell}"));
+            session
+                .printer
+                .note(&format!("no executable has run in {cell}"));
             return Ok(());
         }
         let mut streams = Vec::new();

@@ -14,12 +14,12 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::{Bytes, LabelArg, label_name};
 
-/// Tell of a machine, or of all that a file lists
+/// Register machines
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A file is YAML or JSON, or TOML where it ends in .toml: a list of machines, by
-itself or under `machines` or `machine`. The same again is fine.
-Secrets are in the server's configuration, by name.
+A file is YAML or JSON, or TOML if its name ends in .toml: a list of machines,
+by itself or under `machines` or `machine`. Adding the same machine again
+succeeds. Secrets are in the server configuration, by name.
 
 Examples:
   strata machine add m1 --provider local --cpu 2 --ram 4GB
@@ -27,51 +27,51 @@ Examples:
     --credentials-name rack1 --label zone=eu
   strata machine add -f inventory.yaml")]
 pub struct Add {
-    /// Its id, and the name its node will have
+    /// Machine ID, also the name of its node
     #[arg(value_parser = label_name, required_unless_present = "file")]
     id: Option<String>,
 
-    /// Read machines from here; - is stdin
+    /// Read machines from a file; - is stdin
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["id", "provider", "handle", "address", "credentials_name"])]
     #[arg(conflicts_with_all = ["cpu", "ram", "disk", "labels"])]
     file: Option<PathBuf>,
 
-    /// Who brings it up: local, qemu, redfish, maas or sim
+    /// Provider: local, qemu, redfish, maas or sim
     #[arg(long, value_name = "KIND", required_unless_present = "file")]
     #[arg(value_parser = provider(), hide_possible_values = true)]
     provider: Option<ProviderKind>,
 
-    /// What the provider calls it; its id unless told
+    /// ID at the provider [default: the machine ID]
     #[arg(long)]
     handle: Option<String>,
 
-    /// Where its management is reached, as https://HOST
+    /// URL of its management interface, as https://HOST
     #[arg(long, value_name = "URL")]
     address: Option<String>,
 
     // `--credentials` itself is what the caller proves itself with.
-    /// The name of the credentials in the server's configuration
+    /// Name of the credentials in the server configuration
     #[arg(long, value_name = "NAME")]
     credentials_name: Option<String>,
 
-    /// Threads, where it is made to measure
+    /// CPU threads, for providers that size machines
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpu: Option<u32>,
 
-    /// Memory, where it is made to measure
+    /// Memory, for providers that size machines
     #[arg(long, value_name = "SIZE")]
     ram: Option<Bytes>,
 
-    /// Disk, where it is made to measure
+    /// Disk, for providers that size machines
     #[arg(long, value_name = "SIZE")]
     disk: Option<Bytes>,
 
-    /// What its node is labelled with, as key=value
+    /// Label of its node, as key=value; repeatable
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<LabelArg>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -89,7 +89,7 @@ impl Add {
         let (dry_run, output) = (self.dry_run, self.output);
         let new = match &self.file {
             Some(file) => inventory::read(file, &mut session.input)?,
-            None => self.said().into_iter().collect(),
+            None => self.given().into_iter().collect(),
         };
         let rest = session.rest().await?;
         let known = all(&rest).await?;
@@ -99,7 +99,7 @@ impl Add {
         for machine in new {
             let id = &machine.id;
             let line = match (known(id), dry_run) {
-                (true, _) => format!("{id} is there already"),
+                (true, _) => format!("{id} already exists"),
                 (false, true) => format!("would add {id}"),
                 (false, false) => format!("added {id}"),
             };
@@ -115,7 +115,7 @@ impl Add {
                 Err(error) => failures.push(unable(format!("add the machine {id}"))(error)),
             }
         }
-        if let Some(format) = output.asked() {
+        if let Some(format) = output.requested() {
             match (self.file.is_some(), added.as_slice()) {
                 (false, [one]) => output::one(session, format, one)?,
                 (_, several) => output::rows(session, format, several, "")?,
@@ -125,7 +125,7 @@ impl Add {
     }
 
     /// The one in flags. The parser has seen to it that there is one.
-    fn said(&self) -> Option<NewMachine> {
+    fn given(&self) -> Option<NewMachine> {
         let text = |said: &Option<String>| said.clone().unwrap_or_default();
         let labels = self.labels.iter();
         Some(NewMachine {

@@ -5,22 +5,22 @@
 use clap::Args;
 use strata_api::rest::Machine;
 
-use super::One;
+use super::MachineArg;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// What a machine prints on its console
+/// Show the console output of a machine
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is remembered comes first, then what it prints. Ctrl-C ends it; the
-machine goes on.
+Buffered output comes first, then live output. Ctrl-C detaches; the machine
+keeps running.
 
 Examples:
   strata machine console rack1-7
   strata machine console rack1-7 > boot.log")]
 pub struct Console {
     #[command(flatten)]
-    one: One,
+    one: MachineArg,
 }
 
 impl Console {
@@ -37,7 +37,7 @@ impl Console {
                 None => break,
             }
         }
-        session.printer.note("the console ended");
+        session.printer.note("the console was closed");
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn gigabytes(Bytes(n): Bytes) -> u64 {
 /// The machines of a file; `-` is stdin.
 pub(super) fn read(file: &Path, input: &mut dyn Read) -> Result<Vec<NewMachine>> {
     let refuse = |why: String| {
-        let what = format!("{} is no inventory", file.display());
+        let what = format!("{} is not an inventory", file.display());
         Failure::new(Exit::Usage, what)
             .because(why)
             .hint("write a list of machines, each with `id` and `provider`")
@@ -80,7 +80,7 @@ fn listed(document: Value) -> Vec<Value> {
 
 fn machine(value: Value) -> std::result::Result<NewMachine, String> {
     let Value::Object(mut fields) = value else {
-        return Err("is none; write `id`, `provider` and what else is known of it".to_owned());
+        return Err("is not a machine; write `id`, `provider` and its other fields".to_owned());
     };
     let id = fields.remove("id").ok_or("id: is missing")?;
     let id: Label = read_at("id", id)?;
@@ -104,7 +104,7 @@ fn size(
     Ok(())
 }
 
-/// Reads a value; says where in it the fault is.
+/// Parses a value; errors name the path.
 fn read_at<T: DeserializeOwned>(key: &str, value: Value) -> std::result::Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|why| {
         let path = why.path().to_string();
@@ -139,16 +139,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_with_its_place() {
+    fn unknown_fields_are_reported_with_their_position() {
         let why = |value: Value| machines(vec![value]).unwrap_err();
         let ok = json!({"id": "m1", "provider": "sim"});
         insta::assert_snapshot!(why(json!([ok, {"id": "m2", "provder": "sim"}])), @r#"machine 2: provder: unknown field `provder`, expected one of `provider`, `handle`, `address`, `credentials`, `cpu`, `ram`, `disk`, `labels`"#);
         insta::assert_snapshot!(why(json!([{"provider": "sim"}])), @r#"machine 1: id: is missing"#);
         insta::assert_snapshot!(why(json!([{"id": "M", "provider": "sim"}])), @r#"machine 1: id: has 'M' in it; only a-z, 0-9 and - are allowed"#);
         insta::assert_snapshot!(why(json!([{"id": "m", "provider": "aws"}])), @r#"machine 1: provider: unknown variant `aws`, expected one of `local`, `qemu`, `redfish`, `maas`, `sim`"#);
-        insta::assert_snapshot!(why(json!([{"id": "m", "provider": "sim", "ram": "much"}])), @r#"machine 1: ram: "much" is no size; write a number with a unit, as 64MiB, 64MB or 4096"#);
+        insta::assert_snapshot!(why(json!([{"id": "m", "provider": "sim", "ram": "much"}])), @r#"machine 1: ram: "much" is not a size; write a number with a unit, e.g. 64MiB, 64MB or 4096"#);
         insta::assert_snapshot!(why(json!([ok, ok])), @r#"machine 2: m1 is listed twice"#);
-        insta::assert_snapshot!(why(json!([3])), @r#"machine 1: is none; write `id`, `provider` and what else is known of it"#);
+        insta::assert_snapshot!(why(json!([3])), @r#"machine 1: is not a machine; write `id`, `provider` and its other fields"#);
         insta::assert_snapshot!(why(json!([])), @r#"it lists no machines"#);
     }
 }

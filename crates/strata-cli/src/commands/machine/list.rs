@@ -7,7 +7,7 @@ use crate::failure::Result;
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The machines of the inventory
+/// List machines
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ impl List {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
         let machines = all(&rest).await?;
-        let empty = "no machines; tell of one with `strata machine add ID --provider KIND`";
+        let empty = "no machines; register one with `strata machine add ID --provider KIND`";
         output::rows(session, self.output.format(), &machines, empty)
     }
 }

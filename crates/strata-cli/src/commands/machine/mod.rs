@@ -17,22 +17,21 @@ use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// The verbs of a machine.
 #[derive(Debug, Subcommand)]
 pub enum MachineCommand {
-    /// Tell of a machine, or of all that a file lists
+    /// Register machines
     Add(Box<add::Add>),
-    /// The machines of the inventory
+    /// List machines
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One machine, all that is known of it
+    /// Show a machine
     Show(show::Show),
-    /// Forget machines that are not up
+    /// Deregister machines that are down
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
-    /// Switch a machine on, off, or off and on again
+    /// Power a machine on or off, or power-cycle it
     Power(power::Power),
-    /// What a machine prints on its console
+    /// Show the console output of a machine
     Console(console::Console),
 }
 
@@ -49,10 +48,9 @@ impl MachineCommand {
     }
 }
 
-/// Which machine.
 #[derive(Args, Clone, Debug)]
-struct One {
-    /// The machine
+struct MachineArg {
+    /// Machine ID
     #[arg(value_name = "ID", add = complete::inventory())]
     id: String,
 }

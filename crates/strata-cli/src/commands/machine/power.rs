@@ -3,37 +3,37 @@
 use clap::{Args, ValueEnum};
 use strata_api::rest::{Machine, PowerAction, PowerRequest};
 
-use super::{One, current};
-use crate::commands::begun::Staying;
+use super::{MachineArg, current};
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// Switch a machine on, off, or off and on again
+/// Power a machine on or off, or power-cycle it
 #[derive(Args, Debug)]
 #[command(after_help = "\
-One that hosts instances is refused without --force; they are not moved.
-Ctrl-C leaves it to the server.
+A machine that hosts instances is rejected without --force; they are not
+evicted. Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata machine power rack1-7 on
   strata machine power rack1-7 cycle --force")]
 pub struct Power {
     #[command(flatten)]
-    one: One,
+    one: MachineArg,
 
-    /// on, off, or cycle: off and on again
+    /// Power action: on, off or cycle
     #[arg(value_enum, hide_possible_values = true)]
     power: Switch,
 
-    /// Also when it hosts instances
+    /// Also if it hosts instances
     #[arg(long)]
     force: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -69,10 +69,10 @@ impl Power {
         let rest = session.rest().await?;
         let (id, word) = (&self.one.id, self.power.word());
         if self.dry_run {
-            let machine = current(&rest, id, "look at").await?;
+            let machine = current(&rest, id, "read").await?;
             let many = human::count(machine.instances, "instance");
             let power = machine.power.as_str().to_ascii_lowercase();
-            let line = format!("would switch {word} {id}, which is {power} and has {many}\n");
+            let line = format!("would power {word} {id}, which is {power} and has {many}\n");
             return Ok(session.printer.data(line.as_bytes())?);
         }
         let asked = PowerRequest {
@@ -80,11 +80,11 @@ impl Power {
             force: self.force,
         };
         let begun = rest.begin::<Machine>(id, "power", &asked).await;
-        let begun = begun.map_err(unable(format!("switch {word} the machine {id}")))?;
+        let begun = begun.map_err(unable(format!("power {word} the machine {id}")))?;
         let told = (
-            &*format!("switching {word} {id}"),
-            &*format!("switched {word} {id}"),
+            &*format!("powering {word} {id}"),
+            &*format!("powered {word} {id}"),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -4,14 +4,14 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::Machine;
 
-use super::{One, current};
+use super::{MachineArg, current};
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::printer::Printer;
 use crate::session::Session;
-use crate::view::{can, capabilities, phase_tone, phase_word, ram, text, time, time_ms};
+use crate::view::{can, capabilities, phase_style, phase_word, ram, text, time, time_ms};
 
-/// One machine, all that is known of it
+/// Show a machine
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
   strata machine show rack1-7 -o json | jq .failure")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: MachineArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -46,7 +46,7 @@ fn describe(machine: &Machine, now: Timestamp, printer: &Printer) -> String {
     details.state(
         &phase_word(machine),
         why.as_deref(),
-        phase_tone(machine),
+        phase_style(machine),
         printer.color,
     );
     if let Some(failure) = &machine.failure {

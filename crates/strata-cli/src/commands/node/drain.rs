@@ -5,17 +5,18 @@ use clap::Args;
 use strata_api::rest::{DrainRequest, Node};
 use strata_client::rest::RestClient;
 
-use super::{Several, current};
-use crate::commands::begun::{Doing, Staying};
-use crate::commands::each::preview;
+use super::{NodesArg, current};
+use crate::commands::bulk::preview;
+use crate::commands::operation_wait::{ActionLabels, WaitArgs};
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// Move the instances of a node elsewhere, and let it take no more
+/// Evict the instances of a node and make it unschedulable
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Stays until nothing is left on it. Ctrl-C leaves it to the server.
+Waits until nothing is left on it. Ctrl-C detaches; the operation continues on
+the server.
 
 Examples:
   strata node drain rack1-7
@@ -23,26 +24,26 @@ Examples:
   strata node drain rack1-7 --dry-run")]
 pub struct Drain {
     #[command(flatten)]
-    which: Several,
+    which: NodesArg,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What is done to nodes, in the words of its messages.
-pub(super) struct Emptying {
+/// Labels of an action on nodes.
+pub(super) struct DrainAction {
     pub(super) verb: &'static str,
-    pub(super) words: Doing,
+    pub(super) words: ActionLabels,
     pub(super) leave: bool,
 }
 
-const DRAIN: Emptying = Emptying {
+const DRAIN: DrainAction = DrainAction {
     verb: "drain",
-    words: Doing {
+    words: ActionLabels {
         doing: "draining",
         done: "drained",
     },
@@ -54,33 +55,32 @@ impl Drain {
         let rest = session.rest().await?;
         if self.dry_run {
             return preview(session, &self.which.names, async |name| {
-                let node = current(&rest, name, "look at").await?;
+                let node = current(&rest, name, "read").await?;
                 let many = human::count(node.instances, "instance");
                 Ok(format!("would drain {name}, which has {many}"))
             })
             .await;
         }
         DRAIN
-            .run(session, &rest, &self.which.names, &self.staying)
+            .run(session, &rest, &self.which.names, &self.wait)
             .await
     }
 }
 
-impl Emptying {
-    /// Begins with all of them, then waits for each.
+impl DrainAction {
+    /// Starts all of them, then waits for each.
     pub(super) async fn run(
         &self,
         session: &mut Session,
         rest: &RestClient,
         names: &[String],
-        staying: &Staying,
+        wait: &WaitArgs,
     ) -> Result {
-        staying
-            .each(session, rest, &self.words, names, async |name| {
-                let asked = DrainRequest { leave: self.leave };
-                let begun = rest.begin::<Node>(name, "drain", &asked).await;
-                begun.map_err(unable(format!("{} the node {name}", self.verb)))
-            })
-            .await
+        wait.each(session, rest, &self.words, names, async |name| {
+            let asked = DrainRequest { leave: self.leave };
+            let begun = rest.begin::<Node>(name, "drain", &asked).await;
+            begun.map_err(unable(format!("{} the node {name}", self.verb)))
+        })
+        .await
     }
 }

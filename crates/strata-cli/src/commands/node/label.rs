@@ -5,24 +5,24 @@
 use clap::Args;
 use strata_api::rest::NodePatch;
 
-use super::{One, change, current};
+use super::{NodeArg, change, current};
 use crate::failure::Result;
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::LabelChange;
 
-/// Say something about a node, for placement
+/// Set node labels
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   strata node label rack1-7 zone=eu ssd=yes
-  strata node label rack1-7 ssd-                 takes it back
+  strata node label rack1-7 ssd-                 removes it
   strata node label rack1-7 --accept             those of its configuration")]
 pub struct Label {
     #[command(flatten)]
-    one: One,
+    one: NodeArg,
 
-    /// key=value, or key- to take it back
+    /// key=value sets a label, key- removes it
     #[arg(
         value_name = "LABEL",
         required_unless_present = "accept",
@@ -30,11 +30,11 @@ pub struct Label {
     )]
     labels: Vec<LabelChange>,
 
-    /// Set the labels that the node requests by its configuration
+    /// Accept the labels requested by the configuration of the node
     #[arg(long, conflicts_with = "labels")]
     accept: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -47,7 +47,7 @@ impl Label {
         let rest = session.rest().await?;
         let name = &self.one.name;
         if self.accept {
-            let node = current(&rest, name, "look at").await?;
+            let node = current(&rest, name, "read").await?;
             let requested = node.requested_labels.into_iter();
             self.labels = requested.map(|(k, v)| LabelChange(k, Some(v))).collect();
             if self.labels.is_empty() {
@@ -56,7 +56,7 @@ impl Label {
             }
         }
         if self.dry_run {
-            let node = current(&rest, name, "look at").await?;
+            let node = current(&rest, name, "read").await?;
             let mut text = format!("would label {name}\n");
             for LabelChange(key, value) in &self.labels {
                 let line = match (node.labels.get(key), value) {
@@ -77,7 +77,7 @@ impl Label {
         };
         let node = change(&rest, name, &patch, "label").await?;
         session.printer.note(&format!("labelled {name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &node),
             None => Ok(()),
         }

@@ -3,7 +3,7 @@
 use clap::Args;
 use strata_api::rest::{NodeLimits, NodePatch};
 
-use super::{One, change};
+use super::{NodeArg, change};
 use crate::failure::Result;
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
@@ -12,10 +12,10 @@ use crate::values::{Bytes, Millicpus};
 const MB: u64 = 1_000_000;
 const GB: u64 = 1_000_000_000;
 
-/// Bound what a node may say it has
+/// Limit the capacity a node may report
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-What is given takes the place of all that was set before.
+The given limits replace all limits set before.
 
 Examples:
   strata node limit rack1-7 --cpus 8 --memory 32G --disk 500G --gpus 0
@@ -23,29 +23,29 @@ Examples:
   strata node limit rack1-7 --none")]
 pub struct Limit {
     #[command(flatten)]
-    one: One,
+    one: NodeArg,
 
-    /// Cores, such as 0.5
+    /// CPUs, e.g. 0.5
     #[arg(long, value_name = "N")]
     cpus: Option<Millicpus>,
 
-    /// Memory, such as 32G
+    /// Memory, e.g. 32G
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
 
-    /// Disk, such as 500G
+    /// Disk, e.g. 500G
     #[arg(long, value_name = "SIZE")]
     disk: Option<Bytes>,
 
-    /// GPUs of all kinds
+    /// Number of GPUs of all kinds
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
 
-    /// It does not reach the storage pool
+    /// Deny access to the storage pool
     #[arg(long)]
     no_pool: bool,
 
-    /// Take all bounds away
+    /// Remove all limits
     #[arg(long, conflicts_with_all = ["cpus", "memory", "disk", "gpus", "no_pool"])]
     none: bool,
 
@@ -64,11 +64,9 @@ impl Limit {
             pool: self.no_pool.then_some(false),
         };
         if limits.is_none() && !self.none {
-            let nothing = crate::failure::Failure::new(
-                crate::failure::Exit::Usage,
-                "nothing is said of what the node may have",
-            );
-            return Err(nothing.hint("give --cpus, --memory, --disk, --gpus, --no-pool or --none"));
+            let nothing =
+                crate::failure::Failure::new(crate::failure::Exit::Usage, "no limit specified");
+            return Err(nothing.hint("pass --cpus, --memory, --disk, --gpus, --no-pool or --none"));
         }
         let rest = session.rest().await?;
         let name = &self.one.name;
@@ -78,7 +76,7 @@ impl Limit {
         };
         let node = change(&rest, name, &patch, "limit").await?;
         session.printer.note(&format!("limited {name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &node),
             None => Ok(()),
         }

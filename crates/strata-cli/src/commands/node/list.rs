@@ -9,17 +9,17 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The nodes of the server
+/// List nodes
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Before each / is what is kept for instances, behind it what the node has.
+Reserved resources come before the slash, capacity after it.
 
 Examples:
   strata node list
   strata node list -o wide
   strata node list -w")]
 pub struct List {
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -36,7 +36,7 @@ impl List {
         }
         let mut nodes: Vec<Node> = rest.list(&query).await.map_err(unable("list the nodes"))?;
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        let empty = "no nodes; let one join with `strata token create --name NAME --join`";
+        let empty = "no nodes; join one with `strata token create --name NAME --join`";
         output::rows(session, format, &nodes, empty)
     }
 }

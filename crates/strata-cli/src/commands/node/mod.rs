@@ -19,27 +19,27 @@ use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// What can be done with the nodes that a server knows.
+/// Verbs on the nodes of a server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum NodeCommand {
-    /// The nodes of the server
+    /// List nodes
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One node, all that is known of it
+    /// Show a node
     Show(show::Show),
-    /// Move the instances of a node elsewhere, and let it take no more
+    /// Evict the instances of a node and make it unschedulable
     Drain(drain::Drain),
-    /// Let a node take instances again
+    /// Make a node schedulable again
     Undrain(undrain::Undrain),
-    /// Say something about a node, for placement
+    /// Set node labels
     Label(label::Label),
-    /// Bound what a node may say it has
+    /// Limit the capacity a node may report
     Limit(limit::Limit),
-    /// Take over the instances that another control plane assigned to a node
+    /// Adopt the instances that another control plane assigned to a node
     Adopt(adopt::Adopt),
-    /// Destroy the instances of a node that the server has no record of
+    /// Destroy the instances of a node that have no record in the server
     Forget(forget::Forget),
-    /// Drain a node and forget it
+    /// Drain and delete a node
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
 }
@@ -60,18 +60,16 @@ impl NodeCommand {
     }
 }
 
-/// Which node.
 #[derive(Args, Clone, Debug)]
-struct One {
-    /// The node
+struct NodeArg {
+    /// Name of the node
     #[arg(add = complete::nodes())]
     name: String,
 }
 
-/// Which nodes.
 #[derive(Args, Clone, Debug)]
-struct Several {
-    /// The nodes
+struct NodesArg {
+    /// Names of the nodes
     #[arg(value_name = "NAME", required = true, add = complete::nodes())]
     names: Vec<String>,
 }

@@ -4,14 +4,14 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::Node;
 
-use super::{One, current};
+use super::{NodeArg, current};
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs};
 use crate::printer::Printer;
 use crate::session::Session;
-use crate::view::{node_tone, resources, text, time};
+use crate::view::{node_style, resources, text, time};
 
-/// One node, all that is known of it
+/// Show a node
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
   strata node show rack1-7 -o json | jq .labels")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: NodeArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -47,7 +47,7 @@ fn describe(node: &Node, now: Timestamp, printer: &Printer) -> String {
     details.state(
         &status,
         why.as_deref(),
-        node_tone(node.status),
+        node_style(node.status),
         printer.color,
     );
     details.row("Instances", &node.instances.to_string());
@@ -72,7 +72,7 @@ fn describe(node: &Node, now: Timestamp, printer: &Printer) -> String {
     for one in &node.unknown_instances {
         let runs = if one.runs { "runs" } else { "rests" };
         let whose = match one.control_plane.as_str() {
-            "" => "no record of it".to_owned(),
+            "" => "no record".to_owned(),
             id => format!("of control plane {id}"),
         };
         details.row("Unknown", &format!("{} ({runs}, {whose})", one.id));

@@ -3,21 +3,21 @@
 use clap::Args;
 use strata_api::rest::NodePatch;
 
-use super::{Several, change, current};
-use crate::commands::each::{Deed, preview};
+use super::{NodesArg, change, current};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::failure::Result;
 use crate::session::Session;
 
-/// Let a node take instances again
+/// Make a node schedulable again
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   strata node undrain rack1-7")]
 pub struct Undrain {
     #[command(flatten)]
-    which: Several,
+    which: NodesArg,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -27,10 +27,10 @@ impl Undrain {
         let rest = session.rest().await?;
         if self.dry_run {
             return preview(session, &self.which.names, async |name| {
-                let node = current(&rest, name, "look at").await?;
+                let node = current(&rest, name, "read").await?;
                 Ok(match node.draining {
-                    true => format!("would open {name}"),
-                    false => format!("{name} takes instances already"),
+                    true => format!("would make {name} schedulable"),
+                    false => format!("{name} is already schedulable"),
                 })
             })
             .await;
@@ -39,14 +39,15 @@ impl Undrain {
             draining: Some(false),
             ..Default::default()
         };
-        DEED.of_each(session, self.which.names, async |_, name| {
-            change(&rest, &name, &patch, "open").await
-        })
-        .await
+        ACTION
+            .each_with(session, self.which.names, async |_, name| {
+                change(&rest, &name, &patch, "open").await
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "open",
     done: "opened",
     noun: "node",

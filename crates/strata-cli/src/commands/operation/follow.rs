@@ -1,5 +1,5 @@
-//! Staying with a long action until it has ended: its progress is shown, and
-//! Ctrl-C leaves it to the server.
+//! Waits for an operation to complete: its progress is shown, and Ctrl-C
+//! detaches.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use strata_client::Error as ClientError;
 use strata_client::rest::{Change, Query, RestClient};
 use strata_types::ErrorKind;
 
-use super::progress::Shown;
+use super::progress::OperationProgress;
 use super::title;
 use crate::failure::{Exit, Failure, Result, unable};
 use crate::session::Session;
 
-/// A server that restarts is waited for so long, in steps of [`PAUSE`].
-const RETRIES: u32 = 30;
-const PAUSE: Duration = Duration::from_secs(1);
+/// Retries while a server restarts, at [`RETRY_INTERVAL`].
+const MAX_RETRIES: u32 = 30;
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits for the end, good or bad, and gives the action as it is then.
+/// Waits for completion or failure, and returns the operation.
 pub(crate) async fn follow(
     session: &mut Session,
     rest: &RestClient,
     id: &str,
 ) -> Result<Operation> {
     tokio::select! {
-        ended = stay(session, rest, id) => return ended,
+        ended = wait(session, rest, id) => return ended,
         interrupted = tokio::signal::ctrl_c() => interrupted?,
     }
     session.printer.note(&format!(
-        "\nthe server goes on. Come back with `strata operation wait {id}`,\n\
-         call it off with `strata operation cancel {id}`"
+        "\nthe operation continues on the server. Wait for it with `strata operation wait {id}`,\n\
+         cancel it with `strata operation cancel {id}`"
     ));
     Err(Failure::silent(Exit::Interrupted))
 }
 
-/// How it ended, for the exit code.
-pub(crate) fn verdict(ended: &Operation) -> Result {
+/// The outcome, for the exit code.
+pub(crate) fn outcome(ended: &Operation) -> Result {
     if ended.status != OperationStatus::Failed {
         return Ok(());
     }
@@ -44,34 +44,31 @@ pub(crate) fn verdict(ended: &Operation) -> Result {
         failure = failure.because(&ended.message);
     }
     for left in &ended.leftovers {
-        failure = failure.because(format!("not undone: {left}"));
+        failure = failure.because(format!("not rolled back: {left}"));
     }
-    Err(failure.hint(format!(
-        "`strata operation log {}` tells what happened",
-        ended.id
-    )))
+    Err(failure.hint(format!("see `strata operation log {}`", ended.id)))
 }
 
-async fn stay(session: &mut Session, rest: &RestClient, id: &str) -> Result<Operation> {
-    let mut shown = Shown::new(session.redraws());
+async fn wait(session: &mut Session, rest: &RestClient, id: &str) -> Result<Operation> {
+    let mut shown = OperationProgress::new(session.redraws());
     let mut lost = 0;
     loop {
         match attempt(session, rest, id, &mut shown).await {
             Ok(Some(ended)) => return Ok(ended),
             // It was long enough for the server: go on where we were.
-            Ok(None) if lost < RETRIES => lost += 1,
-            Err(error) if lost < RETRIES && passes(&error) => lost += 1,
+            Ok(None) if lost < MAX_RETRIES => lost += 1,
+            Err(error) if lost < MAX_RETRIES && passes(&error) => lost += 1,
             Ok(None) => {
-                let what = format!("the server does not tell what becomes of {id}");
+                let what = format!("the server does not report the state of {id}");
                 return Err(Failure::new(Exit::CannotConnect, what));
             }
             Err(error) => return Err(unable(format!("follow the operation {id}"))(error)),
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// A server that comes back goes on with what it had begun.
+/// A restarted server resumes its operations.
 fn passes(error: &ClientError) -> bool {
     matches!(
         error,
@@ -79,12 +76,12 @@ fn passes(error: &ClientError) -> bool {
     ) || error.kind() == Some(ErrorKind::Unavailable)
 }
 
-/// Follows one stream. Nothing when it ended before the action did.
+/// Follows one watch stream. `None` if it ended before the operation.
 async fn attempt(
     session: &mut Session,
     rest: &RestClient,
     id: &str,
-    shown: &mut Shown,
+    shown: &mut OperationProgress,
 ) -> std::result::Result<Option<Operation>, ClientError> {
     let mut changes = rest.watch_one::<Operation>(id, &Query::new()).await?;
     while let Some(change) = changes.next().await? {

@@ -9,14 +9,14 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// Long actions, the latest last
+/// List operations, oldest first
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata operation list
   strata operation list --state active -o wide")]
 pub struct List {
-    /// Only those that stand so
+    /// Only operations in this state
     #[arg(long, value_parser = ["scheduled", "active", "failed", "completed"])]
     state: Option<String>,
 

@@ -1,16 +1,16 @@
-//! `strata operation log`: what happened in a long action, line by line.
+//! `strata operation log`: the log of an operation.
 
 use clap::Args;
 use strata_api::rest::{Operation, OperationLine};
 use strata_client::rest::Query;
 
-use super::One;
+use super::OperationArg;
 use crate::failure::{Result, unable};
 use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 use crate::view::operation_line;
 
-/// What happened in a long action, line by line
+/// Show the log of an operation
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d6e -o json")]
 pub struct Log {
     #[command(flatten)]
-    one: One,
+    one: OperationArg,
 
     #[command(flatten)]
     output: OutputArgs,

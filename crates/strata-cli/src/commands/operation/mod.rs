@@ -17,19 +17,18 @@ use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// What can be done with long actions.
 #[derive(Debug, Subcommand)]
 pub enum OperationCommand {
-    /// Long actions, the latest last
+    /// List operations, oldest first
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One long action, step by step
+    /// Show an operation and its steps
     Show(show::Show),
-    /// Wait until a long action has ended
+    /// Wait for an operation to complete
     Wait(wait::Wait),
-    /// Call long actions off; what they did is undone
+    /// Cancel operations and roll them back
     Cancel(cancel::Cancel),
-    /// What happened in a long action, line by line
+    /// Show the log of an operation
     Log(log::Log),
 }
 
@@ -45,10 +44,9 @@ impl OperationCommand {
     }
 }
 
-/// Which long action.
 #[derive(Args, Clone, Debug)]
-struct One {
-    /// The id of the operation
+struct OperationArg {
+    /// Operation ID
     #[arg(add = complete::operations())]
     id: String,
 }
@@ -59,7 +57,7 @@ async fn current(rest: &RestClient, id: &str, verb: &str) -> Result<Operation> {
     Ok(found.object)
 }
 
-/// What is done to what: `node-drain of node/rack1-7`.
+/// Title: `node-drain of node/rack1-7`.
 pub(crate) fn title(operation: &Operation) -> String {
     match operation.about.as_slice() {
         [] => operation.kind.clone(),

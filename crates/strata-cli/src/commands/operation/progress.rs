@@ -1,6 +1,6 @@
-//! How far a long action is: on a terminal a line for each step, drawn over as
-//! it goes; else a line when there is something new to say. A step that works
-//! at several things at once tells of each in a line of its own, below it.
+//! Progress of an operation: on a terminal a redrawn line per step; else a line
+//! per change. A step that works on several resources at once has a line for
+//! each below it.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use strata_api::rest::{Operation, OperationStep};
 use super::title;
 use crate::printer::{Printer, terminal_size};
 
-/// What has been shown of a long action.
-pub(super) struct Shown {
+/// Progress of an operation as printed so far.
+pub(super) struct OperationProgress {
     live: bool,
     lines: usize,
     told: BTreeSet<String>,
 }
 
-impl Shown {
+impl OperationProgress {
     pub(super) fn new(live: bool) -> Self {
         Self {
             live,
@@ -42,7 +42,7 @@ impl Shown {
         if now.message.is_empty() {
             return;
         }
-        let lines: BTreeSet<String> = news(&now.message)
+        let lines: BTreeSet<String> = split_messages(&now.message)
             .into_iter()
             .map(|news| format!("{title}: {}", plain(&news)))
             .collect();
@@ -54,7 +54,7 @@ impl Shown {
 }
 
 /// `join: m1: waits\nm2: joins` is news of two machines in one step.
-fn news(message: &str) -> Vec<String> {
+fn split_messages(message: &str) -> Vec<String> {
     let Some((first, rest)) = message.split_once('\n') else {
         return vec![message.to_owned()];
     };
@@ -100,7 +100,7 @@ fn short(line: &str) -> String {
     line.chars().take(78).collect()
 }
 
-/// What others wrote must not steer the terminal.
+/// Control characters are removed: remote text must not control the terminal.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -144,10 +144,10 @@ mod tests {
         );
         assert_eq!(step_lines(&step("done")), ["join: done"]);
         assert_eq!(
-            news("join: m1: installs\nm2: waits"),
+            split_messages("join: m1: installs\nm2: waits"),
             ["join: m1: installs", "join: m2: waits"]
         );
-        assert_eq!(news("half of it"), ["half of it"]);
+        assert_eq!(split_messages("half of it"), ["half of it"]);
     }
 
     #[test]

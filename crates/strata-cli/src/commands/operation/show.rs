@@ -5,14 +5,14 @@ use jiff::Timestamp;
 use strata_api::rest::Operation;
 
 use super::progress::step_lines;
-use super::{One, current};
+use super::{OperationArg, current};
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs};
 use crate::printer::Printer;
 use crate::session::Session;
-use crate::view::{operation_tone, operation_word, text, time};
+use crate::view::{operation_style, operation_word, text, time};
 
-/// One long action, step by step
+/// Show an operation and its steps
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
   strata operation show 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d6e -o json")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: OperationArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -48,7 +48,7 @@ fn describe(operation: &Operation, now: Timestamp, printer: &Printer) -> String 
     details.state(
         &operation_word(operation.status),
         message.as_deref(),
-        operation_tone(operation.status),
+        operation_style(operation.status),
         printer.color,
     );
     for about in &operation.about {

@@ -9,39 +9,39 @@ use strata_api::strata::v1::attach_input::Input;
 use strata_api::strata::v1::{AttachInput, AttachStart, EndOfInput, ExecEnded};
 use strata_client::NodeClient;
 
-use crate::commands::talk::{self, Order, Parting, Talk};
+use crate::commands::interactive::{self, ControlMessage, DetachReason, InteractiveSession};
 use crate::complete;
 use crate::failure::{Failure, Result, cannot};
 use crate::session::Session;
 use crate::terminal;
 use crate::values::label_name;
 
-/// See what a pod writes from now on, and type to it
+/// Attach to the output and input of a pod
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Ctrl-C leaves the pod running; with --signals it goes to the pod, and a second
-one leaves it. Exits as the pod does when that ends. With -i the end of our
-input is the end of the pod's, for good. Where the pod has a terminal, -i makes
-ours the pod's: every key goes there.
+Ctrl-C detaches; with --signals it is sent to the pod, and a second one
+detaches. Exits with the code of the pod. With -i, the end of our input closes
+that of the pod permanently. If the pod has a terminal, -i connects ours to
+it: every key is sent there.
 
 Examples:
   strata pod attach web
   strata pod attach web --tail 20
   strata pod attach shell -i        for pods that were made with --stdin")]
 pub struct Attach {
-    /// The pod
+    /// Name of the pod
     #[arg(value_parser = label_name, add = complete::pods())]
     name: String,
 
-    /// Give it our input
+    /// Forward standard input
     #[arg(short, long)]
     interactive: bool,
 
-    /// So many lines that were written before, first
+    /// Number of earlier lines to print first
     #[arg(long, value_name = "N", default_value_t = 0)]
     tail: u32,
 
-    /// Pass Ctrl-C and SIGTERM on to the pod
+    /// Forward Ctrl-C and SIGTERM to the pod
     #[arg(long)]
     signals: bool,
 }
@@ -57,12 +57,11 @@ impl Attach {
             terminal: terminal.then(terminal::size),
         };
         match attach(session, &node, start, self.interactive, self.signals).await? {
-            Parting::Ended(ended) => talk::exit(&self.name, &ended),
-            Parting::Left(exit) => {
+            DetachReason::Ended(ended) => interactive::exit(&self.name, &ended),
+            DetachReason::Left(exit) => {
                 let name = &self.name;
                 session.printer.note(&format!(
-                    "\n{name} goes on. See it with `strata pod logs {name} -f`, \
-                     end it with `strata pod stop {name}`"
+                    "\n{name} keeps running. Follow it with `strata pod logs {name} -f`, stop it with `strata pod stop {name}`"
                 ));
                 Err(Failure::silent(exit))
             }
@@ -77,8 +76,8 @@ pub(super) async fn follow(
     start: AttachStart,
 ) -> Result<ExecEnded> {
     match attach(session, node, start, true, false).await? {
-        Parting::Ended(ended) => Ok(ended),
-        Parting::Left(exit) => Err(Failure::silent(exit)),
+        DetachReason::Ended(ended) => Ok(ended),
+        DetachReason::Left(exit) => Err(Failure::silent(exit)),
     }
 }
 
@@ -88,12 +87,12 @@ async fn attach(
     start: AttachStart,
     interactive: bool,
     pass_signals: bool,
-) -> Result<Parting> {
+) -> Result<DetachReason> {
     let what = format!("attach to the pod {}", start.pod);
-    let (orders, ordered) = talk::orders();
+    let (orders, ordered) = interactive::orders();
     let typed = if interactive {
         let input = std::mem::replace(&mut session.input, Box::new(std::io::empty()));
-        let typed = talk::received(terminal::keyboard(input));
+        let typed = interactive::received(terminal::keyboard(input));
         typed
             .map(|bytes| Input::Stdin(bytes.into()))
             .chain(stream::once(ready(Input::End(EndOfInput {}))))
@@ -103,13 +102,13 @@ async fn attach(
     };
     let terminal = start.terminal.is_some();
     let ordered = ordered.map(|order| match order {
-        Order::Signal(number) => Input::Signal(number),
-        Order::Resize(size) => Input::Resize(size),
+        ControlMessage::Signal(number) => Input::Signal(number),
+        ControlMessage::Resize(size) => Input::Resize(size),
     });
     let input = stream::once(ready(Input::Start(start))).chain(stream::select(ordered, typed));
     let input = input.map(|input| AttachInput { input: Some(input) });
     let answer = node.pods().attach(input).await;
-    let talk = Talk {
+    let interactive = InteractiveSession {
         outputs: answer.map_err(cannot(node, &*what))?.into_inner(),
         peer: node,
         what,
@@ -118,5 +117,5 @@ async fn attach(
         raw: terminal && interactive,
         pass_signals,
     };
-    talk.stay(session).await
+    interactive.run(session).await
 }

@@ -10,18 +10,18 @@ use strata_types::pod::PodSpec as CheckedSpec;
 use tonic::Code;
 
 use super::pull;
-use super::wanted::Wanted;
+use super::spec_args::PodSpecArgs;
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 use crate::values::documents;
 use crate::view::{PodSpecView, PodView, Restart};
 
-/// Make a pod, without starting it
+/// Create pods without starting them
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The same pod again is fine; another of the same name is refused. Paths are
-those of the node's machine, seen from your folder.
+Creating the same pod again succeeds; one that differs is rejected. Paths are
+on the host of the node, relative to your directory.
 
 Examples:
   strata pod create web nginx:1.27 -p 8080:80 -v /srv/www:/www:ro
@@ -30,21 +30,21 @@ Examples:
   strata pod create -f pods.yaml --dry-run")]
 pub struct Create {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: PodSpecArgs,
 
     #[command(flatten)]
-    how: How,
+    how: PodCreateOptions,
 }
 
-/// How pods are made.
+/// Options of pod creation.
 #[derive(Args, Debug)]
-pub(super) struct How {
-    /// Read pods from a file, YAML or JSON; - is stdin
+pub(super) struct PodCreateOptions {
+    /// Read pods from a YAML or JSON file; - is stdin
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    #[arg(conflicts_with = "Wanted")]
+    #[arg(conflicts_with = "PodSpecArgs")]
     pub(super) file: Option<PathBuf>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     pub(super) dry_run: bool,
 
@@ -69,11 +69,11 @@ impl Create {
     }
 }
 
-/// The pods that were described, in flags or in a file.
+/// The specifications from flags or a file.
 pub(super) fn wanted(
     session: &mut Session,
-    wanted: Wanted,
-    how: &How,
+    wanted: PodSpecArgs,
+    how: &PodCreateOptions,
     restart: Restart,
 ) -> Result<Vec<PodSpecView>> {
     match &how.file {
@@ -82,7 +82,7 @@ pub(super) fn wanted(
     }
 }
 
-/// Fetches the image where that is wanted, and makes the pod.
+/// Pulls the image according to the policy, and creates the pod.
 pub(super) async fn create(
     session: &mut Session,
     node: &NodeClient,
@@ -101,24 +101,24 @@ pub(super) async fn create(
     Ok(made.into_inner().into())
 }
 
-/// Prints what was made, if asked.
+/// Prints the created pods with `-o`.
 pub(super) fn print(session: &mut Session, output: OutputArgs, made: &[PodView]) -> Result {
-    match (output.asked(), made) {
+    match (output.requested(), made) {
         (None, _) => Ok(()),
         (Some(format), [one]) => output::one(session, format, one),
         (Some(format), several) => output::rows(session, format, several, ""),
     }
 }
 
-/// What making a pod would come to.
+/// Result of a dry run.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(tag = "action", content = "reason", rename_all = "snake_case")]
 enum Plan {
-    /// A pod would be made.
+    /// A pod would be created.
     Create,
-    /// It is there already, as asked.
+    /// It already exists with the same specification.
     Nothing,
-    /// It would be refused.
+    /// It would be rejected.
     Refuse(String),
 }
 
@@ -129,7 +129,7 @@ struct PlannedPod {
     plan: Plan,
 }
 
-/// Says what making the pods would come to; changes nothing.
+/// Prints what creating the pods would do; changes nothing.
 pub(super) async fn dry_run(
     session: &mut Session,
     node: &NodeClient,
@@ -144,8 +144,8 @@ pub(super) async fn dry_run(
         let plan = plan(node, PodSpec::from(pod)).await?;
         lines += &match &plan {
             Plan::Create => format!("would {verb} {name} from {image}\n"),
-            Plan::Nothing => format!("would leave {name} as it is\n"),
-            Plan::Refuse(why) => format!("would refuse {name}: {why}\n"),
+            Plan::Nothing => format!("{name} already exists, would not change\n"),
+            Plan::Refuse(why) => format!("would reject {name}: {why}\n"),
         };
         planned.push(PlannedPod { name, plan });
     }
@@ -170,14 +170,14 @@ async fn plan(node: &NodeClient, wanted: PodSpec) -> Result<Plan> {
         return Ok(Plan::Create);
     };
     let Ok(existing) = CheckedSpec::try_from(existing.spec.unwrap_or_default()) else {
-        return Ok(Plan::Refuse("there is a pod of that name".into()));
+        return Ok(Plan::Refuse("a pod of that name already exists".into()));
     };
     // When its image was fetched is past, and no part of what it is.
     wanted.pull = existing.pull;
     Ok(if wanted == existing {
         Plan::Nothing
     } else {
-        Plan::Refuse("there is a pod of that name, and it is another".into())
+        Plan::Refuse("a pod of that name already exists with a different specification".into())
     })
 }
 
@@ -188,6 +188,6 @@ async fn get(node: &NodeClient, name: &str) -> Result<Option<Pod>> {
     match node.pods().get(request).await {
         Ok(answer) => Ok(Some(answer.into_inner())),
         Err(status) if status.code() == Code::NotFound => Ok(None),
-        Err(status) => Err(cannot(node, format!("look at the pod {name}"))(status)),
+        Err(status) => Err(cannot(node, format!("read the pod {name}"))(status)),
     }
 }

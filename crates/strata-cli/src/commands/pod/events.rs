@@ -1,10 +1,10 @@
-//! `strata pod events`: what happened to pods.
+//! `strata pod events`: events of pods.
 
 use clap::Args;
 use futures_util::StreamExt as _;
 use strata_api::strata::v1::{PodEvent, WatchPodsRequest};
 
-use crate::commands::happened::{Happened, print_all};
+use crate::commands::node_events::{NodeEvent, print_all};
 use crate::complete;
 use crate::failure::{Result, cannot};
 use crate::output::OutputArgs;
@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::values::label_name;
 use crate::view::{state_word, time_ms};
 
-/// What happened to pods
+/// Show events of pods
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,11 +20,11 @@ Examples:
   strata pod events web -f
   strata pod events -f -o json | jq -r .message")]
 pub struct Events {
-    /// Only this pod
+    /// Only events of this pod
     #[arg(value_parser = label_name, add = complete::pods())]
     name: Option<String>,
 
-    /// Go on, and print what happens
+    /// Watch for new events
     #[arg(short, long)]
     follow: bool,
 
@@ -41,14 +41,14 @@ impl Events {
         };
         let answer = node.pods().watch(request).await;
         let events = answer.map_err(cannot(&node, "watch the pods"))?;
-        let events = events.into_inner().map(|event| event.map(happened));
+        let events = events.into_inner().map(|event| event.map(node_events));
         let how = ("pod", self.output.format());
         print_all(session, &node, how, self.follow, events).await
     }
 }
 
-fn happened(event: PodEvent) -> Happened {
-    Happened {
+fn node_events(event: PodEvent) -> NodeEvent {
+    NodeEvent {
         at: time_ms(event.at_ms),
         state: state_word(event.state()),
         name: event.pod,

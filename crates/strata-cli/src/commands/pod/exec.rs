@@ -3,17 +3,17 @@
 
 use clap::Args;
 
-use crate::commands::talk::ExecArgs;
+use crate::commands::interactive::ExecArgs;
 use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Run a further command in a pod
+/// Run a command in a pod
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exits as the command does; by a signal with 128 and its number. Without -t,
-Ctrl-C goes to the command, and a second one leaves it.
+Exits with the code of the command, or 128 plus the signal number. Without -t,
+Ctrl-C is sent to the command, and a second one detaches.
 
 Examples:
   strata pod exec web -- nginx -s reload
@@ -21,7 +21,7 @@ Examples:
   strata pod exec -i db -- psql shop
   strata pod exec web --user 1000 --workdir /srv -e TZ=UTC -- ls -l")]
 pub struct Exec {
-    /// The pod
+    /// Name of the pod
     #[arg(value_parser = label_name, add = complete::pods())]
     name: String,
 

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::values::LabelArg;
 use crate::view::PodView;
 
-/// The pods of the node
+/// List the pods of the node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -21,11 +21,11 @@ Examples:
   strata pod list -o json | jq '.[].status.state'
   strata pod list -w")]
 pub struct List {
-    /// Only pods with this label, key=value; can be repeated
+    /// Only pods with this label, key=value; repeatable
     #[arg(short, long, value_name = "LABEL")]
     label: Vec<LabelArg>,
 
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -42,7 +42,7 @@ impl List {
             return watch(session, &node, labels, format).await;
         }
         let pods = list(&node, labels).await?;
-        let empty = "no pods; make one with `strata pod run NAME IMAGE`";
+        let empty = "no pods; create one with `strata pod run NAME IMAGE`";
         output::rows(session, format, &pods, empty)
     }
 }
@@ -54,7 +54,7 @@ async fn list(node: &NodeClient, labels: HashMap<String, String>) -> Result<Vec<
     Ok(pods.map(Into::into).collect())
 }
 
-/// Lists again whenever the node says that something happened.
+/// Lists again after every event of the node.
 async fn watch(
     session: &mut Session,
     node: &NodeClient,
@@ -112,7 +112,7 @@ fn changes(seen: &mut BTreeMap<String, PodView>, now: Vec<PodView>) -> Vec<PodVi
     });
     let changed = now.iter().filter(|(name, pod)| {
         let was = seen.get(*name);
-        was.is_none_or(|was| was.gist() != pod.gist())
+        was.is_none_or(|was| was.summary() != pod.summary())
     });
     let changes = gone.chain(changed.map(|(_, pod)| pod.clone())).collect();
     *seen = now;

@@ -11,7 +11,7 @@ use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// What a pod wrote
+/// Show the logs of a pod
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
   strata pod logs web --since 10m --stderr --timestamps
   strata pod logs web --previous                 the run before the latest")]
 pub struct Logs {
-    /// The pod
+    /// Name of the pod
     #[arg(value_parser = label_name, add = complete::pods())]
     name: String,
 

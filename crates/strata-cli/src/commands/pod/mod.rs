@@ -10,11 +10,11 @@ mod logs;
 mod pull;
 mod run;
 mod show;
+mod spec_args;
 mod start;
 mod stats;
 mod stop;
 mod wait;
-mod wanted;
 
 use clap::Subcommand;
 use strata_api::strata::v1::GetPodRequest;
@@ -24,36 +24,35 @@ use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::view::PodView;
 
-/// The verbs of a pod.
 #[derive(Debug, Subcommand)]
 pub enum PodCommand {
-    /// Make a pod, without starting it
+    /// Create pods without starting them
     Create(Box<create::Create>),
-    /// Make a pod and start it
+    /// Create and start a pod
     Run(Box<run::Run>),
-    /// The pods of the node
+    /// List the pods of the node
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One pod, all that is known of it
+    /// Show a pod
     Show(show::Show),
     /// Start pods
     Start(start::Start),
-    /// End what runs in pods; what they wrote stays
+    /// Stop pods; their data is kept
     Stop(stop::Stop),
-    /// Stop pods and take everything of them away
+    /// Stop and delete pods
     #[command(visible_alias = "rm")]
     Destroy(destroy::Destroy),
-    /// Wait until a pod has ended for good
+    /// Wait until a pod stops and is not restarted
     Wait(wait::Wait),
-    /// What a pod wrote
+    /// Show the logs of a pod
     Logs(logs::Logs),
-    /// What pods use, live
+    /// Show resource usage of pods
     Stats(stats::Stats),
-    /// What happened to pods
+    /// Show events of pods
     Events(events::Events),
-    /// Run a further command in a pod
+    /// Run a command in a pod
     Exec(exec::Exec),
-    /// See what a pod writes from now on, and type to it
+    /// Attach to the output and input of a pod
     Attach(attach::Attach),
 }
 

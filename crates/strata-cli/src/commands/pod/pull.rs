@@ -5,13 +5,13 @@ use strata_api::strata::v1::{GetImageRequest, PullImageRequest};
 use strata_client::NodeClient;
 use tonic::Code;
 
-use crate::commands::image::progress::Shown;
+use crate::commands::image::progress::PullProgress;
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::session::Session;
 use crate::view::{PodSpecView, Pull};
 
-/// Makes the image be on the node, as far as the pod wants that. Returns the
-/// pod as it is to be made from then on.
+/// Pulls the image according to the pull policy of the pod. Returns the
+/// specification to create the pod with.
 pub(super) async fn ensure(
     session: &mut Session,
     node: &NodeClient,
@@ -59,12 +59,12 @@ async fn pull(session: &mut Session, node: &NodeClient, image: &str, force: bool
     session.printer.note(&format!("pulling {image}"));
     let answer = node.images().pull(request).await.map_err(failed())?;
     let mut messages = answer.into_inner();
-    let mut shown = Shown::new(session.redraws());
+    let mut shown = PullProgress::new(session.redraws());
     loop {
         let message = tokio::select! {
             message = messages.message() => message.map_err(failed())?,
             _ = tokio::signal::ctrl_c() => {
-                session.printer.note("\nthe node goes on pulling; no pod was made");
+                session.printer.note("\nthe pull continues on the node; no pod was created");
                 return Err(Failure::silent(Exit::Interrupted));
             }
         };

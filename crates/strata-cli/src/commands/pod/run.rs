@@ -4,10 +4,10 @@ use clap::{ArgGroup, Args};
 use strata_api::strata::v1::{AttachStart, DestroyPodRequest, ExecEnded, PodLogsRequest};
 use strata_client::NodeClient;
 
-use super::create::{self, How};
-use super::wanted::Wanted;
+use super::create::{self, PodCreateOptions};
+use super::spec_args::PodSpecArgs;
 use super::{attach, logs, wait};
-use crate::commands::talk;
+use crate::commands::interactive;
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::OutputArgs;
 use crate::session::Session;
@@ -17,13 +17,13 @@ use crate::view::{PodView, Restart};
 /// All that a node keeps of what was written before somebody attached.
 const ALL_LINES: u32 = 100_000;
 
-/// Make a pod and start it
+/// Create and start a pod
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("stays").args(["attach", "tty"]).multiple(true))]
 #[command(after_help = "\
-With --attach a pod is not started again when it ends, unless --restart says
-so. Ctrl-C leaves it running, or destroys it where --rm was said. With -t your
-terminal is the pod's, Ctrl-C and all, and the exit code is the pod's own.
+With --attach, a pod is restarted only if --restart is given. Ctrl-C detaches,
+or destroys the pod with --rm. With -t your terminal is connected to the pod,
+including Ctrl-C, and the exit code is that of the pod.
 
 Examples:
   strata pod run web nginx:1.27 -p 8080:80
@@ -33,28 +33,27 @@ Examples:
   strata pod run -f pods.yaml")]
 pub struct Run {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: PodSpecArgs,
 
-    /// Print what it writes until it ends; exit with 7 when it fails. With -t
-    /// this goes without saying
+    /// Stream its output until it exits; exit with 7 if it fails. Implied by -t
     #[arg(long, conflicts_with_all = ["file", "dry_run"])]
     attach: bool,
 
-    /// Destroy it when it has ended
+    /// Delete it when it exits
     #[arg(long, requires = "stays")]
     rm: bool,
 
     #[command(flatten)]
-    how: How,
+    how: PodCreateOptions,
 }
 
 impl Run {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let tty = self.wanted.tty;
         if tty && !session.terminal && !self.how.dry_run {
-            let what = "-t needs a terminal, and the input is none";
+            let what = "-t requires a terminal, and the input is not one";
             return Err(Failure::new(Exit::Usage, what)
-                .hint("leave -t out; `strata pod create -t` makes a pod to attach to later"));
+                .hint("omit -t; `strata pod create -t` creates a pod to attach to later"));
         }
         let attach = self.attach || tty;
         let restart = match attach {
@@ -80,13 +79,13 @@ impl Run {
             made.push(pod);
         }
         match made.as_slice() {
-            [pod] if attach => stay(session, &node, pod, self.rm, self.how.output).await,
+            [pod] if attach => follow_output(session, &node, pod, self.rm, self.how.output).await,
             made => create::print(session, self.how.output, made),
         }
     }
 }
 
-async fn stay(
+async fn follow_output(
     session: &mut Session,
     node: &NodeClient,
     pod: &PodView,
@@ -110,18 +109,17 @@ async fn stay(
         destroy(node, name).await?;
     } else if left {
         session.printer.note(&format!(
-            "\n{name} goes on. See it with `strata pod logs {name} -f`, \
-             end it with `strata pod stop {name}`"
+            "\n{name} keeps running. Follow it with `strata pod logs {name} -f`, stop it with `strata pod stop {name}`"
         ));
     }
     match code {
         // The terminal was its own, and so is the end.
-        Some(code) => talk::exit(name, &code),
+        Some(code) => interactive::exit(name, &code),
         None => wait::conclude(session, &ended?, output),
     }
 }
 
-/// Prints what it writes; answers once it has ended for good. How the process
+/// Prints what it writes; returns once it has stopped. How the process
 /// on our terminal ended is told in `code`.
 async fn until_end(
     session: &mut Session,

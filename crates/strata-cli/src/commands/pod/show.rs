@@ -10,9 +10,9 @@ use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::printer::Printer;
 use crate::session::Session;
 use crate::values::label_name;
-use crate::view::{PodView, state_tone};
+use crate::view::{PodView, state_style};
 
-/// One pod, all that is known of it
+/// Show a pod
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
   strata pod show web -o json | jq -r .status.address
   strata pod show web -o yaml > web.yaml     # pod create -f takes it again")]
 pub struct Show {
-    /// The pod
+    /// Name of the pod
     #[arg(value_parser = label_name, add = complete::pods())]
     name: String,
 
@@ -46,8 +46,8 @@ fn describe(pod: &PodView, now: Timestamp, printer: &Printer) -> String {
     let (spec, status) = (&pod.spec, &pod.status);
     let mut details = Details::new(12);
     details.row("Name", &spec.name);
-    let tone = state_tone(status.state);
-    details.state(status.state, status.reason.as_deref(), tone, printer.color);
+    let style = state_style(status.state);
+    details.state(status.state, status.reason.as_deref(), style, printer.color);
     details.maybe("Health", status.health);
     details.row("Image", &spec.image);
     details.row("Digest", &status.image_digest);

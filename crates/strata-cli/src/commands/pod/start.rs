@@ -4,7 +4,7 @@ use clap::Args;
 use strata_api::strata::v1::StartPodRequest;
 
 use super::current;
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
@@ -13,18 +13,18 @@ use crate::values::label_name;
 /// Start pods
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Answers once their processes run. Starting what runs already succeeds.
+Returns once their processes run. Starting a running pod succeeds.
 
 Examples:
   strata pod start web
   strata pod start web db")]
 pub struct Start {
-    /// The pods
+    /// Names of the pods
     #[arg(value_name = "NAME", required = true, value_parser = label_name)]
     #[arg(add = complete::pods())]
     names: Vec<String>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -34,22 +34,23 @@ impl Start {
         let node = session.node().await?;
         if self.dry_run {
             return preview(session, &self.names, async |name| {
-                let pod = current(&node, name, "look at").await?;
+                let pod = current(&node, name, "read").await?;
                 Ok(match pod.is_up() {
-                    true => format!("{name} is {} already", pod.status.state),
+                    true => format!("{name} is already {}", pod.status.state),
                     false => format!("would start {name}"),
                 })
             })
             .await;
         }
-        DEED.each(session, &node, self.names, async |name| {
-            node.pods().start(StartPodRequest { name }).await
-        })
-        .await
+        ACTION
+            .each(session, &node, self.names, async |name| {
+                node.pods().start(StartPodRequest { name }).await
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "start",
     done: "started",
     noun: "pod",

@@ -3,28 +3,28 @@
 use clap::Args;
 use strata_api::strata::v1::PodStatsRequest;
 
-use crate::commands::usage::HowArgs;
+use crate::commands::usage::SampleArgs;
 use crate::complete;
 use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// What pods use, live
+/// Show resource usage of pods
 #[derive(Args, Debug)]
 #[command(after_help = "\
-100 CPU% is one cpu. On a terminal, q ends.
+100 CPU% is one CPU. On a terminal, q quits.
 
 Examples:
   strata pod stats
   strata pod stats web --interval 5s
   strata pod stats --once -o json | jq '.pods[0].memory_bytes'")]
 pub struct Stats {
-    /// Only this pod
+    /// Only events of this pod
     #[arg(value_parser = label_name, add = complete::pods())]
     name: Option<String>,
 
     #[command(flatten)]
-    how: HowArgs,
+    how: SampleArgs,
 }
 
 impl Stats {

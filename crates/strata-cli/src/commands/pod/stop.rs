@@ -4,31 +4,31 @@ use clap::Args;
 use strata_api::strata::v1::StopPodRequest;
 
 use super::current;
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 use crate::values::{Span, label_name};
 
-/// End what runs in pods; what they wrote stays
+/// Stop pods; their data is kept
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Stopping what has ended already succeeds.
+Stopping a stopped pod succeeds.
 
 Examples:
   strata pod stop web
   strata pod stop web db --grace 30s")]
 pub struct Stop {
-    /// The pods
+    /// Names of the pods
     #[arg(value_name = "NAME", required = true, value_parser = label_name)]
     #[arg(add = complete::pods())]
     names: Vec<String>,
 
-    /// Between the stop signal and SIGKILL; else each pod's own
+    /// Time between the stop signal and SIGKILL [default: that of each pod]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -38,23 +38,24 @@ impl Stop {
         let node = session.node().await?;
         if self.dry_run {
             return preview(session, &self.names, async |name| {
-                let pod = current(&node, name, "look at").await?;
+                let pod = current(&node, name, "read").await?;
                 Ok(match pod.is_up() || pod.status.state == "waiting" {
                     true => format!("would stop {name}"),
-                    false => format!("{name} does not run: {}", pod.outcome()),
+                    false => format!("{name} is not running: {}", pod.outcome()),
                 })
             })
             .await;
         }
         let grace_ms = self.grace.map(Span::millis_u32);
-        DEED.each(session, &node, self.names, async |name| {
-            node.pods().stop(StopPodRequest { name, grace_ms }).await
-        })
-        .await
+        ACTION
+            .each(session, &node, self.names, async |name| {
+                node.pods().stop(StopPodRequest { name, grace_ms }).await
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "stop",
     done: "stopped",
     noun: "pod",

@@ -12,21 +12,21 @@ use crate::session::Session;
 use crate::values::{Span, label_name};
 use crate::view::PodView;
 
-/// Wait until a pod has ended for good
+/// Wait until a pod stops and is not restarted
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exits with 0 when the pod exited with 0, else with 7. A pod that is started
-again has not ended.
+Exits with 0 if the pod exited with 0, else with 7. A pod that is restarted
+has not stopped.
 
 Examples:
   strata pod wait job
   strata pod wait job --timeout 10m -o json | jq .status.exit_code")]
 pub struct Wait {
-    /// The pod
+    /// Name of the pod
     #[arg(value_parser = label_name, add = complete::pods())]
     name: String,
 
-    /// Give up after this, with exit code 7
+    /// Timeout, after which the command exits with 7
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
 
@@ -41,7 +41,7 @@ impl Wait {
         let ended = match self.timeout {
             None => end.await?,
             Some(limit) => tokio::time::timeout(limit.0, end).await.map_err(|_| {
-                let what = format!("{} has not ended after {limit}", self.name);
+                let what = format!("timeout: {} has not stopped after {limit}", self.name);
                 Failure::new(Exit::Failed, what)
             })??,
         };
@@ -49,7 +49,7 @@ impl Wait {
     }
 }
 
-/// Waits for the end.
+/// Waits for the exit.
 pub(super) async fn until_end(node: &NodeClient, name: &str) -> Result<PodView> {
     let request = WaitPodRequest {
         name: name.to_owned(),
@@ -59,9 +59,9 @@ pub(super) async fn until_end(node: &NodeClient, name: &str) -> Result<PodView> 
     Ok(pod.into_inner().into())
 }
 
-/// Tells how it ended, in words, as data if asked, and by the exit code.
+/// Reports the exit: a message, data with `-o`, and the exit code.
 pub(super) fn conclude(session: &mut Session, ended: &PodView, output: OutputArgs) -> Result {
-    if let Some(format) = output.asked() {
+    if let Some(format) = output.requested() {
         output::one(session, format, ended)?;
     }
     let outcome = format!("{} ended: {}", ended.spec.name, ended.outcome());

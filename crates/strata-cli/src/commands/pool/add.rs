@@ -3,40 +3,40 @@
 use clap::Args;
 use strata_api::rest::NodePool;
 
-use super::Of;
-use crate::commands::begun::Staying;
+use super::ClusterOfPool;
 use crate::commands::cluster::current;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 use crate::values::{LabelArg, PoolArg};
 
-/// Add a pool to a cluster
+/// Add a node pool to a cluster
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Ctrl-C leaves it to the server.
+Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata pool add dev web=3
   strata pool add dev train=2:gpu --label tier=gpu --detach")]
 pub struct Add {
     #[command(flatten)]
-    of: Of,
+    of: ClusterOfPool,
 
-    /// Its name, how many machines, and whether with a GPU
+    /// Name and number of machines, with or without GPUs
     #[arg(value_name = "NAME=COUNT[:gpu]")]
     pool: PoolArg,
 
-    /// A label for its nodes
+    /// Label of its nodes; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<LabelArg>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Add {
@@ -44,11 +44,11 @@ impl Add {
         let rest = session.rest().await?;
         let (cluster, name) = (&self.of.cluster, &self.pool.name);
         if self.dry_run {
-            let found = current(&rest, cluster, "look at").await?;
+            let found = current(&rest, cluster, "read").await?;
             let many = usize::try_from(self.pool.count).unwrap_or(usize::MAX);
             let many = human::count(many, "machine");
             let line = match found.pools.iter().any(|pool| pool.name == *name) {
-                true => format!("{cluster} has a pool {name} already\n"),
+                true => format!("{cluster} already has a pool {name}\n"),
                 false => format!("would add {name} with {many} to {cluster}\n"),
             };
             return Ok(session.printer.data(line.as_bytes())?);
@@ -66,6 +66,6 @@ impl Add {
             &*format!("adding {name} to {cluster}"),
             &*format!("added {name} to {cluster}"),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -2,43 +2,44 @@
 
 use clap::Args;
 
-use super::Of;
-use crate::commands::begun::{Doing, Staying};
+use super::ClusterOfPool;
+use crate::commands::bulk::preview;
 use crate::commands::cluster::current;
-use crate::commands::each::preview;
+use crate::commands::operation_wait::{ActionLabels, WaitArgs};
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// Take pools away; their machines are given back
+/// Delete node pools and release their machines
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each machine is emptied first. Ctrl-C leaves it to the server.
+Each machine is drained first. Ctrl-C detaches; the operation continues on the
+server.
 
 Examples:
   strata pool delete dev web
   strata pool delete dev web train --yes")]
 pub struct Delete {
     #[command(flatten)]
-    of: Of,
+    of: ClusterOfPool,
 
-    /// The pools
+    /// Names of the node pools
     #[arg(value_name = "POOL", required = true)]
     pools: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
-const WORDS: Doing = Doing {
+const LABELS: ActionLabels = ActionLabels {
     doing: "deleting",
     done: "deleted",
 };
@@ -48,7 +49,7 @@ impl Delete {
         let rest = session.rest().await?;
         let (cluster, pools) = (&self.of.cluster, &self.pools);
         if self.dry_run {
-            let found = current(&rest, cluster, "look at").await?;
+            let found = current(&rest, cluster, "read").await?;
             return preview(session, pools, async |name| {
                 let pool = found.pools.iter().find(|pool| pool.name == name);
                 Ok(match pool {
@@ -56,7 +57,7 @@ impl Delete {
                     Some(pool) => {
                         let many = usize::try_from(pool.count).unwrap_or(usize::MAX);
                         let many = human::count(many, "machine");
-                        format!("would delete {name} and give back {many}")
+                        format!("would delete {name} and release {many}")
                     }
                 })
             })
@@ -68,7 +69,7 @@ impl Delete {
             let begun = rest.delete_pool(cluster, pool).await;
             begun.map_err(unable(format!("delete the pool {pool} of {cluster}")))
         };
-        let staying = &self.staying;
-        staying.each(session, &rest, &WORDS, pools, begin).await
+        let wait = &self.wait;
+        wait.each(session, &rest, &LABELS, pools, begin).await
     }
 }

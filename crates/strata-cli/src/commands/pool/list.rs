@@ -4,12 +4,12 @@ use clap::Args;
 use strata_api::rest::{Cluster, PoolStatus};
 use strata_client::rest::Query;
 
-use super::Of;
+use super::ClusterOfPool;
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The pools of a cluster
+/// List the node pools of a cluster
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +17,7 @@ Examples:
   strata pool list dev -o wide")]
 pub struct List {
     #[command(flatten)]
-    of: Of,
+    of: ClusterOfPool,
 
     #[command(flatten)]
     output: OutputArgs,

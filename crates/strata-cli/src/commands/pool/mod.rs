@@ -12,17 +12,16 @@ use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a pool.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// The pools of a cluster
+    /// List the node pools of a cluster
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Add a pool to a cluster
+    /// Add a node pool to a cluster
     Add(add::Add),
-    /// Give a pool more machines, or fewer
+    /// Scale a node pool
     Scale(scale::Scale),
-    /// Take pools away; their machines are given back
+    /// Delete node pools and release their machines
     #[command(visible_alias = "rm")]
     Delete(delete::Delete),
 }
@@ -38,10 +37,9 @@ impl PoolCommand {
     }
 }
 
-/// Whose pools.
 #[derive(Args, Clone, Debug)]
-struct Of {
-    /// The cluster
+struct ClusterOfPool {
+    /// Name of the cluster
     #[arg(add = complete::clusters())]
     cluster: String,
 }

@@ -3,37 +3,38 @@
 use clap::Args;
 use strata_api::rest::ScalePool;
 
-use super::Of;
-use crate::commands::begun::Staying;
+use super::ClusterOfPool;
 use crate::commands::cluster::plan;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Give a pool more machines, or fewer
+/// Scale a node pool
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What goes is emptied first: broken machines, then those that are marked with
-cluster.k8s.io/delete-machine, then the newest. Ctrl-C leaves it to the server.
+Removed machines are drained first: broken ones, then those marked with
+cluster.k8s.io/delete-machine, then the newest. Ctrl-C detaches; the operation
+continues on the server.
 
 Examples:
   strata pool scale dev web 5
   strata pool scale dev web 1 --dry-run")]
 pub struct Scale {
     #[command(flatten)]
-    of: Of,
+    of: ClusterOfPool,
 
-    /// The pool
+    /// Name of the node pool
     pool: String,
 
-    /// How many machines it is to have
+    /// Desired number of machines
     count: u32,
 
-    /// Only say which machines would come and go
+    /// Show which machines would be added or removed, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Scale {
@@ -44,13 +45,13 @@ impl Scale {
         let to = ScalePool { count };
         if self.dry_run {
             let would = rest.plan_pool(cluster, pool, to).await.map_err(failed())?;
-            return plan::print(session, self.staying.output().format(), &would);
+            return plan::print(session, self.wait.output().format(), &would);
         }
         let begun = rest.scale_pool(cluster, pool, to).await.map_err(failed())?;
         let told = (
             &*format!("scaling {pool} of {cluster} to {count}"),
             &*format!("scaled {pool} of {cluster} to {count}"),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -9,16 +9,17 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Make a project
+/// Create a project
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is not said is not limited. The same project again is fine.
+Amounts that are not given are unlimited. Creating the same project again
+succeeds.
 
 Examples:
   strata project create shop
   strata project create shop --cpu 8 --memory 16GB --disk 1TB --instances 50")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
@@ -28,7 +29,7 @@ pub struct Create {
     #[command(flatten)]
     rules: RuleArgs,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -46,7 +47,7 @@ impl Create {
                 .await
                 .map_err(unable("list the projects"))?;
             let line = match all.iter().any(|project| project.name == *name) {
-                true => format!("{name} is there already\n"),
+                true => format!("{name} already exists\n"),
                 false => format!("would create {name}\n"),
             };
             return Ok(session.printer.data(line.as_bytes())?);
@@ -62,7 +63,7 @@ impl Create {
         let made = rest.create::<Project>(&new).await;
         let made = made.map_err(unable(format!("create the project {name}")))?;
         session.printer.note(&format!("created {name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &made),
             None => Ok(()),
         }

@@ -9,16 +9,16 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The projects that you may see
+/// List projects
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Behind each / is what a project may have at most.
+The quota follows the slash.
 
 Examples:
   strata project list
   strata project list -o json | jq '.[].used'")]
 pub struct List {
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -36,6 +36,6 @@ impl List {
         let found = rest.list(&query).await;
         let mut found: Vec<Project> = found.map_err(unable("list the projects"))?;
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        output::rows(session, format, &found, "no projects that you may see")
+        output::rows(session, format, &found, "no projects")
     }
 }

@@ -16,19 +16,18 @@ use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// The verbs of a project.
 #[derive(Debug, Subcommand)]
 pub enum ProjectCommand {
-    /// Make a project
+    /// Create a project
     Create(create::Create),
-    /// The projects that you may see
+    /// List projects
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One project: what it has and may have
+    /// Show a project: quota and usage
     Show(show::Show),
-    /// Change what a project may have
+    /// Update a project
     Update(update::Update),
-    /// Take an empty project away
+    /// Delete empty projects
     #[command(visible_alias = "rm")]
     Delete(delete::Delete),
 }
@@ -45,10 +44,9 @@ impl ProjectCommand {
     }
 }
 
-/// Which project.
 #[derive(Args, Debug)]
-struct One {
-    /// The project
+struct ProjectArg {
+    /// Name of the project
     #[arg(value_parser = label_name, add = complete::projects())]
     name: String,
 }

@@ -1,4 +1,4 @@
-//! What an admin says of a project, in flags.
+//! Quota and settings of a project, in flags.
 
 use std::str::FromStr;
 
@@ -11,9 +11,9 @@ use crate::values::{Bytes, Millicpus, label_name};
 /// A limit, or that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// So much.
+    /// An amount.
     Most(i64),
-    /// As much as there is.
+    /// No limit.
     None,
 }
 
@@ -33,7 +33,7 @@ fn limit<T: FromStr<Err = String>>(text: &str, amount: impl Fn(T) -> u64) -> Res
         "0" => Ok(Limit::Most(0)),
         text => {
             let amount = amount(text.parse()?);
-            let most = i64::try_from(amount).map_err(|_| format!("{text:?} is too much"))?;
+            let most = i64::try_from(amount).map_err(|_| format!("{text:?} is too large"))?;
             Ok(Limit::Most(most))
         }
     }
@@ -56,33 +56,33 @@ fn count(text: &str) -> Result<Limit, String> {
         "none" => Ok(Limit::None),
         text => match text.parse::<u32>() {
             Ok(n) => Ok(Limit::Most(n.into())),
-            Err(_) => Err(format!("{text:?} is no number, nor none")),
+            Err(_) => Err(format!("{text:?} is neither a number nor none")),
         },
     }
 }
 
-/// Flatten this into what makes or changes a project.
+/// Quota flags, flattened into the commands that create or update a project.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct QuotaArgs {
-    /// All its instances together may have so many cpus, as 8 or 500m
+    /// CPU quota, e.g. 8 or 500m
     #[arg(long, value_name = "N", value_parser = cpu)]
     cpu: Option<Limit>,
-    /// … so much memory
+    /// Memory quota
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory: Option<Limit>,
-    /// … so much disk
+    /// Disk quota
     #[arg(long, value_name = "SIZE", value_parser = disk)]
     disk: Option<Limit>,
-    /// … so many processes and threads
+    /// Quota of processes and threads
     #[arg(long, value_name = "N", value_parser = count)]
     pids: Option<Limit>,
-    /// There may be so many of them
+    /// Quota of instances
     #[arg(long, value_name = "N", value_parser = count)]
     instances: Option<Limit>,
 }
 
 impl QuotaArgs {
-    /// What was said, over what was before.
+    /// Merges the given flags into the present settings.
     pub(super) fn over(self, before: Quota) -> Quota {
         Quota {
             cpu: Limit::over(self.cpu, before.cpu),
@@ -102,30 +102,29 @@ fn narrow<T: TryFrom<i64>>(said: Option<Limit>, before: Option<T>) -> Option<T> 
     }
 }
 
-/// What else an admin says of a project.
+/// Settings of a project that only admins may change.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RuleArgs {
-    /// An instance that names no cpus gets so many; none takes it away
+    /// Default CPU of instances; none removes it
     #[arg(long, value_name = "N", value_parser = cpu)]
     default_cpu: Option<Limit>,
-    /// … so much memory
+    /// Memory quota
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     default_memory: Option<Limit>,
-    /// … so much disk
+    /// Disk quota
     #[arg(long, value_name = "SIZE", value_parser = disk)]
     default_disk: Option<Limit>,
-    /// … so many processes and threads
+    /// Quota of processes and threads
     #[arg(long, value_name = "N", value_parser = count)]
     default_pids: Option<Limit>,
-    /// Instances of this project may reach those of this one, and find them by
-    /// name; may be repeated
+    /// Allow instances of this project to connect and resolve names; repeatable
     #[arg(long, value_name = "PROJECT", value_parser = label_name)]
     allow_from: Vec<String>,
-    /// Not any more; may be repeated
+    /// Withdraw that permission; repeatable
     #[arg(long, value_name = "PROJECT", value_parser = label_name)]
     deny_from: Vec<String>,
-    /// Whether callers who are limited to it may publish ports below 1024, and
-    /// those that Strata itself uses
+    /// Whether callers limited to the project may publish ports below 1024 and
+    /// ports that Strata itself uses
     #[arg(long, value_name = "true|false")]
     privileged_ports: Option<bool>,
 }
@@ -152,7 +151,7 @@ impl From<&Project> for Settings {
 }
 
 impl RuleArgs {
-    /// What was said, over what was before.
+    /// Merges the given flags into the present settings.
     pub(super) fn over(&self, quota: QuotaArgs, before: Settings) -> Settings {
         let mut allow_from = before.allow_from;
         allow_from.retain(|one| !self.deny_from.contains(one));

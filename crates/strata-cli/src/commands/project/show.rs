@@ -3,13 +3,13 @@
 use clap::Args;
 use strata_api::rest::Project;
 
-use super::{One, current};
+use super::{ProjectArg, current};
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::session::Session;
 use crate::view::time;
 
-/// One project: what it has and may have
+/// Show a project: quota and usage
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +17,7 @@ Examples:
   strata project show shop -o json | jq .used")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: ProjectArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -43,7 +43,7 @@ fn describe(project: &Project, now: jiff::Timestamp) -> String {
     details.row("Name", &project.name);
     let mut share = |label: &str, used: i64, most: Option<i64>, words: fn(i64) -> String| {
         let words = |n: i64| if n == 0 { "0".to_owned() } else { words(n) };
-        let most = most.map_or("not limited".to_owned(), |n| format!("of {}", words(n)));
+        let most = most.map_or("unlimited".to_owned(), |n| format!("of {}", words(n)));
         details.row(label, &format!("{} ({most})", words(used)));
     };
     share("Instances", used.instances, quota.instances, |n| {
@@ -70,7 +70,7 @@ fn describe(project: &Project, now: jiff::Timestamp) -> String {
         details.row("Allows from", &project.allow_from.join(", "));
     }
     if project.privileged_ports {
-        details.row("Ports", "all, also those below 1024");
+        details.row("Ports", "all, including those below 1024");
     }
     details.moment("Created", time(&project.created_at), now);
     details.finish()

@@ -5,17 +5,18 @@ use clap::Args;
 use strata_api::rest::Project;
 use strata_client::rest::Query;
 
-use super::One;
+use super::ProjectArg;
 use super::quota::{QuotaArgs, RuleArgs, Settings};
 use crate::commands::spec::{differences, merge_patch, value};
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// Change what a project may have
+/// Update a project
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is not said stays; none takes a limit away. What it has stays as well.
+Flags that are not given keep their value; none removes a limit. Existing
+instances are not changed.
 
 Examples:
   strata project update shop --memory 32GB
@@ -24,7 +25,7 @@ Examples:
   strata project update shop --instances none --dry-run")]
 pub struct Update {
     #[command(flatten)]
-    one: One,
+    one: ProjectArg,
 
     #[command(flatten)]
     quota: QuotaArgs,
@@ -32,7 +33,7 @@ pub struct Update {
     #[command(flatten)]
     rules: RuleArgs,
 
-    /// Only say what would be changed
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -52,12 +53,12 @@ impl Update {
         let (before, after) = (value(&before)?, value(&after)?);
         let different = differences(&before, &after);
         if different.is_empty() {
-            session.printer.note(&format!("{name} is so already"));
+            session.printer.note(&format!("{name} is unchanged"));
             return Ok(());
         }
         if self.dry_run {
             let lines: String = different.iter().map(|one| format!("  {one}\n")).collect();
-            let text = format!("would change {name}\n{lines}");
+            let text = format!("would update {name}\n{lines}");
             return Ok(session.printer.data(text.as_bytes())?);
         }
         let patch = merge_patch(&before, &after);
@@ -66,8 +67,8 @@ impl Update {
             .update::<Project>(name, &Query::new(), &patch, tag)
             .await;
         let changed = changed.map_err(failed())?;
-        session.printer.note(&format!("changed {name}"));
-        match self.output.asked() {
+        session.printer.note(&format!("updated {name}"));
+        match self.output.requested() {
             Some(format) => output::one(session, format, &changed),
             None => Ok(()),
         }

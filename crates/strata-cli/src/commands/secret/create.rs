@@ -12,14 +12,14 @@ use crate::values::label_name;
 /// Create a secret from a file or stdin
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Instances of the project are given it with --secret NAME (a file in memory,
+Pass it to instances of the project with --secret NAME (a file in memory,
 /run/secrets/NAME), --secret NAME:/PATH or --secret VARIABLE=NAME.
 
 Examples:
   strata secret create db-password --from-file ./password
   pwgen 32 1 | strata secret create db-password --project shop")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use strata_api::rest::Secret;
 
-use crate::commands::each::Deed;
+use crate::commands::bulk::BulkAction;
 use crate::commands::scope::Scope;
 use crate::complete;
 use crate::failure::{Result, unable};
@@ -17,7 +17,7 @@ Examples:
   strata secret delete db-password
   strata secret delete shop/db-password --yes")]
 pub struct Delete {
-    /// The secrets: NAME or PROJECT/NAME
+    /// Secrets: NAME or PROJECT/NAME
     #[arg(value_name = "NAME", required = true, value_parser = object_name)]
     #[arg(add = complete::secrets())]
     names: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Delete {
     #[command(flatten)]
     scope: Scope,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 }
@@ -35,15 +35,16 @@ impl Delete {
         let rest = session.rest().await?;
         session.confirm(&format!("Delete {}?", self.names.join(", ")), self.yes)?;
         let query = self.scope.query();
-        DEED.of_each(session, self.names, async |_, name| {
-            let answer = rest.delete::<Secret>(&name, &query).await;
-            answer.map_err(unable(format!("delete the secret {name}")))
-        })
-        .await
+        ACTION
+            .each_with(session, self.names, async |_, name| {
+                let answer = rest.delete::<Secret>(&name, &query).await;
+                answer.map_err(unable(format!("delete the secret {name}")))
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "delete",
     done: "deleted",
     noun: "secret",

@@ -8,7 +8,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 
-/// List the secrets of a project, without their values
+/// List secrets, without their values
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ impl List {
                 one.name = self.scope.name(&one.project, &one.name);
             }
         }
-        let empty = "no secrets; make one with `strata secret create NAME --from-file FILE`";
+        let empty = "no secrets; create one with `strata secret create NAME --from-file FILE`";
         output::rows(session, format, &found, empty)
     }
 }

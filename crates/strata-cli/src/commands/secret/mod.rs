@@ -12,12 +12,11 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a secret.
 #[derive(Debug, Subcommand)]
 pub enum SecretCommand {
     /// Create a secret from a file or stdin
     Create(create::Create),
-    /// List the secrets of a project, without their values
+    /// List secrets, without their values
     #[command(visible_alias = "ls")]
     List(list::List),
     /// Show a secret, without its value

@@ -17,7 +17,7 @@ Examples:
   strata secret show db-password
   strata secret show shop/db-password -o json")]
 pub struct Show {
-    /// The secret: NAME or PROJECT/NAME
+    /// Secret: NAME or PROJECT/NAME
     #[arg(value_parser = object_name, add = complete::secrets())]
     name: String,
 

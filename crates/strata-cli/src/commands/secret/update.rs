@@ -13,14 +13,14 @@ use crate::values::object_name;
 /// Replace the value of a secret
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Instances that use it get the new value when they are stopped and started, or
-placed anew.
+Instances that use it receive the new value when they are restarted or
+rescheduled.
 
 Examples:
   strata secret update db-password --from-file ./password
   pwgen 32 1 | strata secret update shop/db-password")]
 pub struct Update {
-    /// The secret: NAME or PROJECT/NAME
+    /// Secret: NAME or PROJECT/NAME
     #[arg(value_parser = object_name, add = complete::secrets())]
     name: String,
 

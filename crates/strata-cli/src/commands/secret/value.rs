@@ -12,16 +12,16 @@ use crate::failure::{Failure, Result};
 use crate::session::Session;
 
 /// The server takes no more; one byte more tells it.
-const MOST: u64 = 64 * 1024 + 1;
+const READ_LIMIT: u64 = 64 * 1024 + 1;
 
-/// Flatten this into what takes a value.
+/// Value flags, flattened into the commands that set a value.
 #[derive(Args, Debug)]
 pub(super) struct ValueArgs {
-    /// The file with the value; - is stdin
+    /// File with the value; - is stdin
     #[arg(long, value_name = "FILE", default_value = "-", value_hint = ValueHint::FilePath)]
     from_file: PathBuf,
 
-    /// Keep the newline at the end of the value, which is cut off otherwise
+    /// Keep a trailing newline of the value [default: removed]
     #[arg(long)]
     keep_newline: bool,
 }
@@ -37,9 +37,13 @@ impl ValueArgs {
                         .printer
                         .note("reading the value from stdin; end it with Ctrl-D");
                 }
-                (&mut session.input).take(MOST).read_to_end(&mut value)
+                (&mut session.input)
+                    .take(READ_LIMIT)
+                    .read_to_end(&mut value)
             }
-            path => std::fs::File::open(path).and_then(|it| it.take(MOST).read_to_end(&mut value)),
+            path => {
+                std::fs::File::open(path).and_then(|it| it.take(READ_LIMIT).read_to_end(&mut value))
+            }
         };
         read.map_err(|why| Failure::file("read", &self.from_file, &why))?;
         if !self.keep_newline && value.last() == Some(&b'\n') {

@@ -1,4 +1,4 @@
-//! `strata spawn create`: a machine inside the machine.
+//! `strata spawn create`: a nested node.
 
 use std::path::{Path, PathBuf};
 
@@ -12,40 +12,40 @@ use crate::session::Session;
 use crate::values::{Bytes, LabelArg, Millicpus, label_name};
 use crate::view::MachineView;
 
-/// Make a machine; answers once its node answers
+/// Create a nested node and wait until it responds
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The machine has a root, a network and a share of cpu and memory of its own,
-and a node that is reached as any other.
+A nested node has its own root file system, network and limits of CPU and
+memory, and is reached like any other node.
 
 Examples:
   strata spawn create n1 --cpu 0.5 --memory 256MiB
   strata spawn create n2 --join https://10.0.0.1:7700 --join-token-file t")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
-    /// At most so many cpus' worth of time: 0.5 or 500m
+    /// CPU limit, e.g. 0.5 or 500m
     #[arg(long, value_name = "N")]
     cpu: Option<Millicpus>,
-    /// At most so much memory
+    /// Memory limit
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// The address it wants from the node's subnet
+    /// IP address from the subnet of the node
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
-    /// The server that it joins
+    /// Server to join
     #[arg(long, value_name = "URL", requires = "join_token_file")]
     join: Option<String>,
-    /// A file with the token that it joins with
+    /// File with the join token
     #[arg(long, value_name = "FILE", requires = "join", value_hint = ValueHint::FilePath)]
     join_token_file: Option<PathBuf>,
-    /// key=value; can be repeated
+    /// Label, key=value; repeatable
     #[arg(short, long, value_name = "LABEL")]
     label: Vec<LabelArg>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -61,12 +61,12 @@ impl Create {
         if self.dry_run {
             let request = GetMachineRequest { name: name.clone() };
             let line = match node.spawn().get(request).await {
-                Ok(_) => format!("there is a machine {name} already\n"),
+                Ok(_) => format!("{name} already exists\n"),
                 Err(status) if status.code() == Code::NotFound => {
                     format!("would create {name}\n")
                 }
                 Err(status) => {
-                    return Err(cannot(&node, format!("look at the machine {name}"))(status));
+                    return Err(cannot(&node, format!("read the machine {name}"))(status));
                 }
             };
             return Ok(session.printer.data(line.as_bytes())?);
@@ -87,11 +87,11 @@ impl Create {
         let machine = answer.map_err(cannot(&node, format!("create the machine {name}")))?;
         let machine = MachineView::from(machine.into_inner());
         let at = match &machine.status.endpoint {
-            Some(endpoint) => format!("; its node answers at {endpoint}"),
+            Some(endpoint) => format!("; its node listens at {endpoint}"),
             None => String::new(),
         };
         session.printer.note(&format!("created {name}{at}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &machine),
             None => Ok(()),
         }
@@ -105,7 +105,7 @@ fn token(file: &Path) -> Result<String> {
     match text.trim() {
         "" => Err(Failure::new(
             Exit::Usage,
-            format!("{} holds no token", file.display()),
+            format!("{} contains no token", file.display()),
         )),
         token => Ok(token.to_owned()),
     }

@@ -4,31 +4,31 @@ use clap::Args;
 use strata_api::strata::v1::DestroyMachineRequest;
 
 use super::current;
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 use crate::values::label_name;
 
-/// End machines and take everything of them away
+/// Stop and delete nested nodes
 #[derive(Args, Debug)]
 #[command(after_help = "\
-All that runs in a machine ends with it.
+Everything that runs on a nested node is stopped.
 
 Examples:
   strata spawn destroy n1
   strata spawn destroy n1 n2 --yes")]
 pub struct Destroy {
-    /// The machines
+    /// Names of the nested nodes
     #[arg(value_name = "NAME", required = true, value_parser = label_name)]
     #[arg(add = complete::machines())]
     names: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -38,20 +38,21 @@ impl Destroy {
         let node = session.node().await?;
         if self.dry_run {
             return preview(session, &self.names, async |name| {
-                let machine = current(&node, name, "look at").await?;
+                let machine = current(&node, name, "read").await?;
                 Ok(format!("would destroy {name} ({})", machine.status.state))
             })
             .await;
         }
         session.confirm(&format!("Destroy {}?", self.names.join(", ")), self.yes)?;
-        DEED.each(session, &node, self.names, async |name| {
-            node.spawn().destroy(DestroyMachineRequest { name }).await
-        })
-        .await
+        ACTION
+            .each(session, &node, self.names, async |name| {
+                node.spawn().destroy(DestroyMachineRequest { name }).await
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "destroy",
     done: "destroyed",
     noun: "machine",

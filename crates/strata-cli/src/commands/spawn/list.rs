@@ -8,7 +8,7 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::view::MachineView;
 
-/// The machines inside this one
+/// List nested nodes
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ impl List {
         let machines = answer.map_err(cannot(&node, "list the machines"))?;
         let machines = machines.into_inner().machines;
         let machines: Vec<MachineView> = machines.into_iter().map(Into::into).collect();
-        let empty = "no machines; make one with `strata spawn create NAME`";
+        let empty = "no nested nodes; create one with `strata spawn create NAME`";
         output::rows(session, self.output.format(), &machines, empty)
     }
 }

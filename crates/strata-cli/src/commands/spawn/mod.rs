@@ -1,4 +1,4 @@
-//! `strata spawn`: machines inside the machine, each with a node of its own.
+//! `strata spawn`: nested nodes: nodes in containers of the host.
 
 mod create;
 mod destroy;
@@ -13,17 +13,16 @@ use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::view::MachineView;
 
-/// The verbs of a spawned machine.
 #[derive(Debug, Subcommand)]
 pub enum SpawnCommand {
-    /// Make a machine; answers once its node answers
+    /// Create a nested node and wait until it responds
     Create(create::Create),
-    /// The machines inside this one
+    /// List nested nodes
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One machine, all that is known of it
+    /// Show a nested node
     Show(show::Show),
-    /// End machines and take everything of them away
+    /// Stop and delete nested nodes
     #[command(visible_alias = "rm")]
     Destroy(destroy::Destroy),
 }

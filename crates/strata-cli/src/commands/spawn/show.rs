@@ -11,14 +11,14 @@ use crate::session::Session;
 use crate::values::label_name;
 use crate::view::MachineView;
 
-/// One machine, all that is known of it
+/// Show a nested node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata spawn show n1
   strata spawn show n1 -o json | jq -r .status.endpoint")]
 pub struct Show {
-    /// The machine
+    /// Name of the nested node
     #[arg(value_parser = label_name, add = complete::machines())]
     name: String,
 

@@ -1,5 +1,5 @@
-//! From what is to what is wanted: the fields that differ, for people, and
-//! the merge patch that makes one out of the other.
+//! Difference between observed and desired specification: the fields that
+//! differ, and the merge patch.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Exit, Failure, Result};
 
-/// A field that differs. Nothing stands for what is not said.
+/// A field that differs; `None` if it is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Difference {
     pub(crate) field: String,
@@ -33,9 +33,8 @@ impl fmt::Display for Difference {
 
 /// Something as JSON has it.
 pub(crate) fn value(of: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(of).map_err(|why| {
-        Failure::new(Exit::Unexpected, "cannot write it down").because(why.to_string())
-    })
+    serde_json::to_value(of)
+        .map_err(|why| Failure::new(Exit::Unexpected, "cannot serialize").because(why.to_string()))
 }
 
 /// The fields that differ, in their order; lists are fields as a whole.
@@ -76,7 +75,7 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<Difference
     }
 }
 
-/// What is the same as not being there. Zero is not: it is a limit.
+/// Values equal to an absent field. Zero is not one: it is a limit.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

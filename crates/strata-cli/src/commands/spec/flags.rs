@@ -17,131 +17,134 @@ use crate::values::{
 };
 use crate::view::Restart;
 
-/// What an instance is.
+/// Type of an instance.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Kind {
     Container,
     Vm,
 }
 
-/// Which of the nodes that fit is taken.
+/// Scoring policy among feasible nodes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
-    /// The one with the least room left.
+    /// The node with the least free capacity.
     BinPack,
-    /// The one with the most room left.
+    /// The node with the most free capacity.
     Spread,
 }
 
-/// Flatten this into what makes or changes a specification.
+/// Specification flags, flattened into the commands that create or update one.
 #[derive(Args, Debug, Default)]
 pub(crate) struct SpecArgs {
-    /// What it is made of: nginx:1.27, x@sha256:…, oci:PATH,
-    /// docker-archive:PATH; for a VM a disk image of the node
+    /// Image reference: nginx:1.27, x@sha256:…, oci:PATH, docker-archive:PATH;
+    /// for a VM a disk image on the node
     #[arg(short, long, value_name = "URI")]
     pub(crate) image: Option<String>,
-    /// A container unless told
+    /// Type [default: container]
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     kind: Option<Kind>,
-    /// Its command and arguments, instead of the image's
+    /// Command and arguments, overriding those of the image
     #[arg(last = true, value_name = "COMMAND")]
     words: Vec<String>,
-    /// Instead of the image's entry point, split into words as a shell would
+    /// Entry point, overriding that of the image; split into words like a shell
+    /// does
     #[arg(long, value_name = "STRING")]
     command: Option<String>,
 
-    /// Kept for it, and no more: so many cpus, as 0.5 or 500m
+    /// CPU request and limit, e.g. 0.5 or 500m
     #[arg(long, value_name = "N")]
     cpu: Option<Millicpus>,
-    /// Kept for it, and no more; counted in MB
+    /// Memory request and limit, counted in MB
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// It may have so many processes and threads at once [default: the
-    /// project's, else 4096]
+    /// Maximum number of processes and threads [default: that of the project,
+    /// else 4096]
     #[arg(long, value_name = "N")]
     pids: Option<u32>,
-    /// Kept for it, and no more; counted in GB
+    /// Disk request and limit, counted in GB
     #[arg(long, value_name = "SIZE")]
     disk: Option<Bytes>,
     /// GPUs, all of one kind: 1, 2:a100
     #[arg(long, value_name = "N[:KIND]")]
     gpus: Option<GpuArg>,
 
-    /// Put into its environment; KEY alone takes your own
+    /// Set an environment variable; KEY alone copies yours; repeatable
     #[arg(short, long, value_name = "KEY[=VALUE]")]
     env: Vec<EnvironmentArg>,
-    /// A file with a variable in each line
+    /// File with one environment variable per line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     env_file: Vec<PathBuf>,
-    /// Take out of its environment
+    /// Remove an environment variable; repeatable
     #[arg(long, value_name = "KEY")]
     unset_env: Vec<String>,
-    /// Lead a port of its node to one of its own: 8080:80, 53:53/udp. All of
-    /// them: those that it had go
+    /// Publish a port: HOST:CONTAINER[/udp]. Repeatable; replaces existing
+    /// ports on update
     #[arg(short, long, value_name = "PORT", value_parser = checked::<PortMapping>)]
     port: Vec<String>,
-    /// Mount NAME:/target, pool=NAME:/target, /folder:/target or
-    /// memory=64:/target, with :ro to read only; pool=NAME is a disk of a VM.
-    /// All of them
+    /// Mount a volume: NAME:/target, pool=NAME:/target, /directory:/target or
+    /// memory=64:/target, with :ro for read-only; pool=NAME is a disk of a VM.
+    /// Repeatable; replaces existing mounts on update
     #[arg(short, long, value_name = "VOLUME")]
     volume: Vec<String>,
-    /// Give it a secret of the project: NAME, which is in /run/secrets/NAME,
-    /// NAME:/path or VARIABLE=NAME. All of them
+    /// Pass a secret of the project: NAME for /run/secrets/NAME, NAME:/path or
+    /// VARIABLE=NAME. Repeatable; replaces existing secrets on update
     #[arg(long, value_name = "SECRET")]
     secret: Vec<String>,
-    /// user[:group] instead of the image's
+    /// User to run as, user[:group], overriding that of the image
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// The folder it starts in
-    #[arg(long, value_name = "FOLDER")]
+    /// Working directory
+    #[arg(long, value_name = "DIRECTORY")]
     workdir: Option<String>,
-    /// What cloud-init in a VM reads
+    /// User data for cloud-init in a VM
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     user_data: Option<PathBuf>,
 
-    /// It works when this exits with 0 in it
+    /// Health check: command in the container; healthy if it exits with 0
     #[arg(long, value_name = "COMMAND", group = "probe")]
     health_exec: Option<String>,
-    /// It works when it answers on PORT[/path] with 200 to 399
+    /// Health check: HTTP GET to PORT[/path]; healthy on status 200 to 399
     #[arg(long, value_name = "PORT", group = "probe")]
     health_http: Option<HttpProbeArg>,
-    /// It works when it takes connections on this port
+    /// Health check: TCP port; healthy if it accepts connections
     #[arg(long, value_name = "PORT", group = "probe")]
     health_tcp: Option<u16>,
 
-    /// Whose users it has: its own, unprivileged on the host, or the host's
+    /// User namespace: its own, unprivileged on the host, or that of the host
     ///
-    /// The users of the host are for admins. [default: own]
+    /// The user namespace of the host is for admins only. [default: own]
     #[arg(long, value_name = "USERS", num_args = 0..=1, require_equals = true, default_missing_value = "own")]
     user_namespace: Option<UsersArg>,
-    /// Let programs gain privileges, as sudo does
+    /// Allow programs to gain privileges, as sudo does
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     privilege_escalation: Option<bool>,
-    /// Whether an init of Strata's is PID 1, or its own program, as systemd, s6
-    /// and busybox init have to be [default: true]
+    /// Whether an init runs as PID 1; false for programs that must be PID 1,
+    /// such as busybox init [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     init: Option<bool>,
-    /// What to do when it ends by itself; on-failure unless told
+    /// Restart policy [default: on-failure]
     #[arg(long, value_enum, value_name = "WHEN")]
     restart: Option<Restart>,
-    /// Between its stop signal and SIGKILL; 10s unless told
+    /// Time between the stop signal and SIGKILL [default: 10s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
-    /// key=value, to find it by; key- takes one away
+    /// Label: key=value sets it, key- removes it; repeatable
     #[arg(short, long, value_name = "LABEL")]
     label: Vec<LabelChange>,
 
-    /// What its node must be: zone=eu, zone!=eu, 'zone in (a, b)', ssd, !ssd,
-    /// node=NAME. All of them
+    /// Required node selector: zone=eu, zone!=eu, 'zone in (a, b)', ssd, !ssd,
+    /// node=NAME. Repeatable; replaces existing ones on update
     #[arg(long, value_name = "TEST", help_heading = "Placement")]
     constraint: Vec<String>,
-    /// What its node should be, and how much that is worth. All of them
+    /// Preferred node selector and its weight. Repeatable; replaces existing
+    /// ones on update
     #[arg(long, value_name = "TEST[:WEIGHT]", help_heading = "Placement")]
     prefer: Vec<PreferArg>,
-    /// Evenly with those of the same labels: over node, or a label as zone
+    /// Spread evenly among instances with the same labels: over node, or a node
+    /// label such as zone
     #[arg(long, value_name = "LABEL", help_heading = "Placement")]
     spread: Vec<String>,
-    /// Higher goes first
+    /// Priority; higher is scheduled first
     #[arg(
         long,
         value_name = "N",
@@ -149,16 +152,16 @@ pub(crate) struct SpecArgs {
         help_heading = "Placement"
     )]
     priority: Option<i32>,
-    /// May take the place of others of lower priority
+    /// Allow preempting instances of lower priority
     #[arg(long, help_heading = "Placement")]
     preempts: bool,
-    /// Which of the nodes that fit is taken; the server's unless told
+    /// Scoring policy among feasible nodes [default: that of the server]
     #[arg(long, value_enum, value_name = "POLICY", help_heading = "Placement")]
     policy: Option<Policy>,
 }
 
 impl SpecArgs {
-    /// Puts what was said into `spec`.
+    /// Applies the given flags to `spec`.
     pub(crate) fn over(self, spec: &mut InstanceSpec) -> Result {
         let health = self.health()?;
         if let Some(image) = self.image {
@@ -172,7 +175,7 @@ impl SpecArgs {
         }
         some(&mut spec.arguments, self.words);
         if let Some(command) = &self.command {
-            spec.command = words("--command", command)?;
+            spec.command = split_words("--command", command)?;
         }
         amounts(&mut spec.resources, self.cpu, self.memory, self.disk)?;
         spec.pids = self.pids.or(spec.pids);
@@ -241,7 +244,7 @@ impl SpecArgs {
 
     fn health(&self) -> Result<Option<HealthSpec>> {
         let exec = match &self.health_exec {
-            Some(command) => words("--health-exec", command)?,
+            Some(command) => split_words("--health-exec", command)?,
             None => Vec::new(),
         };
         let health = HealthSpec {
@@ -290,12 +293,8 @@ fn amounts(
     disk: Option<Bytes>,
 ) -> Result {
     let units = |flag: &str, bytes: Bytes, unit: u64| {
-        i32::try_from(bytes.0.div_ceil(unit)).map_err(|_| {
-            Failure::new(
-                Exit::Usage,
-                format!("{flag} {bytes} is more than there can be"),
-            )
-        })
+        i32::try_from(bytes.0.div_ceil(unit))
+            .map_err(|_| Failure::new(Exit::Usage, format!("{flag} {bytes} is too large")))
     };
     if let Some(Millicpus(cpu)) = cpu {
         resources.cpu = i32::try_from(cpu).unwrap_or(i32::MAX);
@@ -310,7 +309,7 @@ fn amounts(
 }
 
 /// Splits a text into words.
-fn words(flag: &str, text: &str) -> Result<Vec<String>> {
+fn split_words(flag: &str, text: &str) -> Result<Vec<String>> {
     CommandLine::from_field(flag, text)
         .map(Into::into)
         .map_err(|why| Failure::new(Exit::Usage, why.to_string()))

@@ -10,7 +10,7 @@ use strata_types::instance::InstanceSpec;
 pub(crate) use difference::{Difference, differences, merge_patch, value};
 pub(crate) use flags::SpecArgs;
 
-/// What an instance was asked to be.
+/// Specification of an existing instance.
 pub(crate) fn spec_of(instance: &Instance) -> InstanceSpec {
     let one = instance.clone();
     InstanceSpec {

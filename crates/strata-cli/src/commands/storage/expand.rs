@@ -5,31 +5,31 @@ use clap::Args;
 use strata_api::rest::{ExpandPlan, ExpandRequest, Pool};
 
 use super::{current, plan};
-use crate::commands::begun::Staying;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::values::Bytes;
 
-/// Make the pool larger with its spares
+/// Expand the pool with spares
 #[derive(Args, Debug)]
 #[command(after_help = "\
-It stays in use. Spares come from `strata storage device add`.
-Ctrl-C leaves it to the server.
+The pool stays online. Add spares with `strata storage device add`. Ctrl-C
+detaches; the operation continues on the server.
 
 Examples:
   strata storage expand 10GB --dry-run
   strata storage expand 10GB")]
 pub struct Expand {
-    /// Gain at least so much, for users
+    /// Minimum growth of the usable size
     #[arg(value_name = "MIN")]
     min: Bytes,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Expand {
@@ -42,11 +42,11 @@ impl Expand {
             let would = rest.plan::<Pool, ExpandPlan>("", "expand", &asked).await;
             let would = would.map_err(failed())?;
             let pool = current(&rest).await?;
-            return plan::print(session, self.staying.output().format(), &would, &pool);
+            return plan::print(session, self.wait.output().format(), &would, &pool);
         }
         let begun = rest.begin::<Pool>("", "expand", &asked).await;
         let begun = begun.map_err(failed())?;
         let told = ("expanding the pool", "expanded the pool");
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -16,21 +16,20 @@ use strata_client::rest::{Query, RestClient};
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// The verbs of the pool.
 #[derive(Debug, Subcommand)]
 pub enum StorageCommand {
-    /// The pool: how it is, what is on it, and its devices
+    /// Show the pool: health, usage and devices
     Show(show::Show),
-    /// Make the pool larger with its spares
+    /// Expand the pool with spares
     Expand(expand::Expand),
-    /// Make the pool smaller; what leaves it becomes a spare
+    /// Shrink the pool; removed devices become spares
     Shrink(shrink::Shrink),
-    /// Read everything, and mend what does not match its checksum
+    /// Scrub the pool: read all data and repair checksum errors
     Scrub(scrub::Scrub),
-    /// Devices of the pool, and spares
+    /// List devices and spares of the pool
     #[command(subcommand)]
     Device(device::DeviceCommand),
-    /// Volumes on the pool
+    /// Volumes of the storage pool
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
 }
@@ -51,5 +50,5 @@ impl StorageCommand {
 /// The pool as it is now; there is one.
 async fn current(rest: &RestClient) -> Result<Pool> {
     let found = rest.get("", &Query::new()).await;
-    Ok(found.map_err(unable("look at the pool"))?.object)
+    Ok(found.map_err(unable("read the pool"))?.object)
 }

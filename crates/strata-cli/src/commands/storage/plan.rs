@@ -37,13 +37,13 @@ impl Plan for ShrinkPlan {
 
     fn sentence(&self) -> String {
         if self.devices.is_empty() && self.resized.is_empty() {
-            return "would do nothing: no device can leave".to_owned();
+            return "would do nothing: no device can be removed".to_owned();
         }
         let many = human::count(self.devices.len(), "device");
         let (lost, free) = (human::bytes(self.lost_bytes), human::bytes(self.free_bytes));
         let moving = moving(self.moved_bytes);
         let resized = resizing(&self.resized);
-        format!("would give back {many}{resized} with {lost} and {moving}; {free} would be free")
+        format!("would release {many}{resized} with {lost} and {moving}; {free} would be free")
     }
 }
 

@@ -1,25 +1,25 @@
-//! `strata storage scrub`: reads everything once, and mends what it can.
+//! `strata storage scrub`: reads everything once, and repairs what it can.
 
 use clap::Args;
 use serde_json::json;
 use strata_api::rest::Pool;
 
-use crate::commands::begun::Staying;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Read everything, and mend what does not match its checksum
+/// Scrub the pool: read all data and repair checksum errors
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is kept twice can be mended; `strata storage show` tells what was found.
-Ctrl-C leaves it to the server.
+Mirrored data can be repaired; `strata storage show` reports the result.
+Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata storage scrub
   strata storage scrub --detach")]
 pub struct Scrub {
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Scrub {
@@ -28,6 +28,6 @@ impl Scrub {
         let begun = rest.begin::<Pool>("", "scrub", &json!({})).await;
         let begun = begun.map_err(unable("scrub the pool"))?;
         let told = ("scrubbing the pool", "scrubbed the pool");
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

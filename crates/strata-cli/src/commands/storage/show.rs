@@ -9,9 +9,9 @@ use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::printer::Printer;
 use crate::session::Session;
-use crate::view::{pool_tone, text, time_ms};
+use crate::view::{pool_style, text, time_ms};
 
-/// The pool: how it is, what is on it, and its devices
+/// Show the pool: health, usage and devices
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,12 @@ fn describe(pool: &Pool, now: Timestamp, printer: &Printer) -> String {
     details.row("Id", &pool.id);
     let state = pool.state.as_str().to_ascii_lowercase();
     let why = text(pool.message.clone());
-    details.state(&state, why.as_deref(), pool_tone(pool.state), printer.color);
+    details.state(
+        &state,
+        why.as_deref(),
+        pool_style(pool.state),
+        printer.color,
+    );
     details.row("Profile", pool.profile.as_str());
     let (used, free) = (human::bytes(pool.used_bytes), human::bytes(pool.free_bytes));
     let all = human::bytes(pool.bytes);
@@ -62,7 +67,7 @@ fn describe(pool: &Pool, now: Timestamp, printer: &Printer) -> String {
         let at = time_ms(scrub.ended_at_ms);
         let found = match (scrub.corrected, scrub.uncorrectable) {
             (0, 0) => "no errors".to_owned(),
-            (mended, lost) => format!("{mended} mended, {lost} could not be"),
+            (mended, lost) => format!("{mended} repaired, {lost} not repairable"),
         };
         let read = human::bytes(scrub.bytes);
         let ago = human::age(at, now);

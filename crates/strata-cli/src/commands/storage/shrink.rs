@@ -4,31 +4,32 @@ use clap::Args;
 use strata_api::rest::{Pool, ShrinkPlan, ShrinkRequest};
 
 use super::{current, plan};
-use crate::commands::begun::Staying;
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::values::Bytes;
 
-/// Make the pool smaller; what leaves it becomes a spare
+/// Shrink the pool; removed devices become spares
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Data is moved away first, and never below what is used. It stays in use, and
-can be called off midway with nothing lost. Ctrl-C leaves it to the server.
+Data is moved first; the pool never shrinks below what is used. It stays
+online, and the operation can be cancelled without loss. Ctrl-C detaches; the
+operation continues on the server.
 
 Examples:
   strata storage shrink 10GB --dry-run
   strata storage shrink 10GB")]
 pub struct Shrink {
-    /// Give back at most so much, for users
+    /// Maximum reduction of the usable size
     #[arg(value_name = "MAX")]
     max: Bytes,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Shrink {
@@ -41,11 +42,11 @@ impl Shrink {
             let would = rest.plan::<Pool, ShrinkPlan>("", "shrink", &asked).await;
             let would = would.map_err(failed())?;
             let pool = current(&rest).await?;
-            return plan::print(session, self.staying.output().format(), &would, &pool);
+            return plan::print(session, self.wait.output().format(), &would, &pool);
         }
         let begun = rest.begin::<Pool>("", "shrink", &asked).await;
         let begun = begun.map_err(failed())?;
         let told = ("shrinking the pool", "shrunk the pool");
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -9,33 +9,33 @@ use clap::{Args, ValueHint};
 use strata_store::Store;
 
 use super::failed;
-use super::place::Place;
+use super::location::StoreLocation;
 use crate::failure::{Failure, Result};
 use crate::output::human;
 use crate::session::Session;
 
-/// Write all records to a file
+/// Export all records to a file
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The records stay sealed: to import them elsewhere, bring the store key (store.key
-in the data directory) as well. The server must not run on the data directory
-meanwhile.
+The records stay encrypted: to import them elsewhere, copy the store key
+(store.key in the data directory) as well. The server must not run on the data
+directory meanwhile.
 
 Examples:
   strata store export backup.jsonl --data-dir /srv/strata
   strata store export - --etcd http://127.0.0.1:2379 | zstd > backup.zst")]
 pub struct Export {
-    /// The file; - is stdout
+    /// Output file; - is stdout
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    location: StoreLocation,
 }
 
 impl Export {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
-        let store = self.place.open(session, false).await?;
+        let store = self.location.open(session, false).await?;
         let count = match self.file.as_path() {
             file if file == Path::new("-") => {
                 let mut bytes = Vec::new();

@@ -8,30 +8,30 @@ use strata_store::Memory;
 use tokio::io::{AsyncBufRead, BufReader};
 
 use super::failed;
-use super::place::Place;
+use super::location::StoreLocation;
 use crate::failure::{Failure, Result};
 use crate::output::human;
 use crate::session::Session;
 
-/// Read records into an empty store
+/// Import records into an empty store
 #[derive(Args, Debug)]
 #[command(after_help = "\
-All of the file is checked before anything is written. An import that was cut
-off goes on when it is run again. The server needs the store key that the
-records were sealed with (store.key in the data directory).
+The whole file is checked before anything is written. An interrupted import
+resumes when it is run again. The server needs the store key with which the
+records were encrypted (store.key in the data directory).
 
 Examples:
   strata store import backup.jsonl --data-dir /srv/strata
   strata store import backup.jsonl --etcd http://127.0.0.1:2379 --dry-run")]
 pub struct Import {
-    /// The file that was exported; - is stdin
+    /// Exported file; - is stdin
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    location: StoreLocation,
 
-    /// Only check the file, and say how much it holds
+    /// Check the file and show how many records it holds, without importing
     #[arg(long)]
     dry_run: bool,
 }
@@ -45,7 +45,7 @@ impl Import {
             let line = format!("would import {}\n", human::count(count, "record"));
             return Ok(session.printer.data(line.as_bytes())?);
         }
-        let store = self.place.open(session, true).await?;
+        let store = self.location.open(session, true).await?;
         let count = strata_store::import(store.as_ref(), reader.as_mut()).await;
         let count = count.map_err(|why| failed("import", &why))?;
         let what = human::count(count, "record");

@@ -4,7 +4,7 @@
 mod check;
 mod export;
 mod import;
-mod place;
+mod location;
 mod rotate_key;
 mod unreadable;
 
@@ -14,18 +14,17 @@ use crate::failure::{Exit, Failure, Result};
 use crate::session::Session;
 use strata_store::DumpError;
 
-/// The verbs of a store.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Read every page and every record of the store in the data directory
+    /// Check every page and record of the store
     Check(check::Check),
-    /// Write all records to a file
+    /// Export all records to a file
     Export(export::Export),
-    /// Read records into an empty store
+    /// Import records into an empty store
     Import(import::Import),
-    /// Replace the key that the records are sealed with
+    /// Replace the encryption key of the records
     RotateKey(rotate_key::RotateKey),
-    /// Records that the server cannot read, and keeps as they are
+    /// Manage records that the server cannot read
     #[command(subcommand)]
     Unreadable(unreadable::UnreadableCommand),
 }
@@ -42,7 +41,7 @@ impl StoreCommand {
     }
 }
 
-/// What an export or an import came to.
+/// Result of an export or import.
 fn failed(verb: &str, error: &DumpError) -> Failure {
     let exit = match error {
         DumpError::Store(_) => Exit::Server,

@@ -5,32 +5,33 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use strata_store::{UnsealError, rotate_store_key};
 
-use super::place::Place;
+use super::location::StoreLocation;
 use crate::failure::{Exit, Failure, Result};
 use crate::session::Session;
 
-/// Replace the key that the records are sealed with
+/// Replace the encryption key of the records
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A new key takes the place of the old one in its file; the old one opens the
-store no more. Records are not written again. The server must not run on the
-data directory meanwhile. Several servers on one etcd: copy the new file to each.
+A new key replaces the old one in its file; the old one no longer opens the
+store. Records are not rewritten. The server must not run on the data
+directory meanwhile. With several servers on one etcd, copy the new file to
+each.
 
 Examples:
   strata store rotate-key --data-dir /srv/strata
   strata store rotate-key --etcd http://127.0.0.1:2379 --key-file store.key")]
 pub struct RotateKey {
-    /// The file with the store key [default: store.key in the data directory]
+    /// File with the store key [default: store.key in the data directory]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     key_file: Option<PathBuf>,
 
     #[command(flatten)]
-    place: Place,
+    location: StoreLocation,
 }
 
 impl RotateKey {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
-        let store = self.place.open(session, false).await?;
+        let store = self.location.open(session, false).await?;
         let discovery = &session.discovery;
         let data_dir = discovery.data_dir.as_ref();
         let data_dir = data_dir.unwrap_or(&discovery.places.data_dir);

@@ -6,23 +6,22 @@ use jiff::Timestamp;
 use strata_api::rest::UnreadableRecord;
 use strata_client::rest::Query;
 
-use crate::commands::each::Deed;
+use crate::commands::bulk::BulkAction;
 use crate::failure::{Result, unable};
 use crate::output::{self, Column, OutputArgs, Show, TableCell};
 use crate::session::Session;
 
-/// What can be done with records that the server cannot read.
 #[derive(Clone, Debug, Subcommand)]
 pub enum UnreadableCommand {
-    /// The records that the server cannot read
+    /// List records that the server cannot read
     #[command(visible_alias = "ls")]
     List(List),
-    /// Delete such a record, and the name that it holds
+    /// Delete a record that the server cannot read, and release its name
     #[command(visible_alias = "rm")]
     Delete(Delete),
 }
 
-/// The records that the server cannot read
+/// List records that the server cannot read
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,17 +35,17 @@ pub struct List {
 /// Delete a record that the server cannot read
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-What a node has of it is stopped then, and destroyed after the node's
-orphan_grace_seconds.
+The instance is then stopped on its node, and destroyed after
+orphan_grace_seconds of the node.
 
 Examples:
   strata store unreadable delete instance/0192f0c1")]
 pub struct Delete {
-    /// The keys of the records
+    /// Keys of the records
     #[arg(value_name = "KEY", required = true)]
     keys: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 }
@@ -79,16 +78,17 @@ impl Delete {
         let rest = session.rest().await?;
         let question = format!("Delete {}?", self.keys.join(", "));
         session.confirm(&question, self.yes)?;
-        DEED.of_each(session, self.keys, async |_, key| {
-            let query = Query::new().with("key", key.clone());
-            let gone = rest.delete::<UnreadableRecord>("", &query).await;
-            gone.map_err(unable(format!("delete the record {key}")))
-        })
-        .await
+        ACTION
+            .each_with(session, self.keys, async |_, key| {
+                let query = Query::new().with("key", key.clone());
+                let gone = rest.delete::<UnreadableRecord>("", &query).await;
+                gone.map_err(unable(format!("delete the record {key}")))
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "delete",
     done: "deleted",
     noun: "record",

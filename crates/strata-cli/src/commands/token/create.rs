@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::values::{LabelArg, Span, role};
 use crate::view::TokenView;
 
-/// Make a token; it is shown this once
+/// Create a token; it is shown only once
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,36 +22,36 @@ Examples:
   strata node --server https://strata.lan:7700 \\
       --join-token \"$(strata token create --name rack1-7 --join -q)\"")]
 pub struct Create {
-    /// A name to tell it by; with --join the name of the node
+    /// Name of the token; with --join, the name of the node
     #[arg(long)]
     name: String,
 
-    /// What its holder may do: admin, operator or viewer
+    /// Role of the holder: admin, operator or viewer
     #[arg(long, value_parser = role, required_unless_present = "join", conflicts_with = "join")]
     role: Option<Role>,
 
-    /// Only for this project; can be repeated
+    /// Limit the token to this project; repeatable
     #[arg(long = "project", value_name = "PROJECT", conflicts_with = "join")]
     projects: Vec<String>,
 
-    /// A token for the node of this name to join with, once
+    /// Create a single-use join token for a node
     #[arg(long)]
     join: bool,
 
-    /// Let the node take the place of a lost one that has the name, whose
-    /// certificates are then revoked
+    /// Let the node replace a lost one of this name, whose certificates are
+    /// revoked
     #[arg(long, requires = "join")]
     replace: bool,
 
-    /// A label that the node has, as key=value; can be repeated
+    /// Label of the node, as key=value; repeatable
     #[arg(long = "label", value_name = "LABEL", requires = "join")]
     labels: Vec<LabelArg>,
 
-    /// Accept the labels of the node's own configuration when it joins
+    /// Accept the labels requested by the configuration of the node
     #[arg(long, requires = "join")]
     accept_labels: bool,
 
-    /// How long it is good for; else 15 minutes to join, 90 days for the API
+    /// Validity [default: 15m to join, 90d for the API]
     #[arg(long, value_name = "DURATION")]
     ttl: Option<Span>,
 
@@ -87,7 +87,7 @@ impl Create {
             .map_err(cannot(&server, format!("create the token {}", self.name)))?
             .into_inner();
         let mut view = TokenView::from(created.info.unwrap_or_default());
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format @ (Format::Json | Format::Yaml)) => {
                 view.token = Some(created.token);
                 output::document(session, format, &view)
@@ -96,10 +96,10 @@ impl Create {
             _ => {
                 let left = view.expires_at.map_or(String::new(), |at| {
                     let seconds = at.as_second() - session.now().as_second();
-                    format!(", good for {}", human::seconds(seconds.max(0)))
+                    format!(", valid for {}", human::seconds(seconds.max(0)))
                 });
                 session.printer.note(&format!(
-                    "created token {} ({}, {}){left}; it is shown this once:",
+                    "created token {} ({}, {}){left}; it is shown only once:",
                     view.id, view.kind, view.role
                 ));
                 Ok(session

@@ -8,7 +8,7 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::view::TokenView;
 
-/// The tokens that are good
+/// List valid tokens
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ impl List {
             .map_err(cannot(&server, "list the tokens"))?;
         let tokens = answer.into_inner().tokens;
         let tokens: Vec<TokenView> = tokens.into_iter().map(Into::into).collect();
-        let empty = "no tokens; make one with `strata token create`";
+        let empty = "no tokens; create one with `strata token create`";
         output::rows(session, self.output.format(), &tokens, empty)
     }
 }

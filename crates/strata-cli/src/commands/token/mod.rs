@@ -9,15 +9,14 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a token.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token; it is shown this once
+    /// Create a token; it is shown only once
     Create(create::Create),
-    /// The tokens that are good
+    /// List valid tokens
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Make a token worthless
+    /// Revoke a token
     Revoke(revoke::Revoke),
 }
 

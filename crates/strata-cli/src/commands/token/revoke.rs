@@ -6,17 +6,17 @@ use strata_api::strata::v1::RevokeTokenRequest;
 use crate::failure::{Result, cannot};
 use crate::session::Session;
 
-/// Make a token worthless
+/// Revoke a token
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata token revoke 0192f0c1-7a44-7000-8000-000000000001")]
 pub struct Revoke {
-    /// The id that `strata token list` shows
+    /// Token ID as shown by `strata token list`
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 }

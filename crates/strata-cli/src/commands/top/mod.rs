@@ -11,7 +11,7 @@ use strata_types::CellName;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::Streaming;
 
-use self::rates::{Moment, Rate, Snapshot, Sort, moment};
+use self::rates::{CellSample, Rate, Snapshot, Sort, moment};
 use self::screen::Screen;
 use crate::complete;
 use crate::failure::{Exit, Failure, Result, cannot};
@@ -20,31 +20,31 @@ use crate::printer::terminal_size;
 use crate::session::Session;
 use crate::values::{Span, cell_name};
 
-/// What the cells of a node use, live
+/// Show live resource usage of the cells of a node
 #[derive(Args, Debug)]
 #[command(after_help = "\
-On a terminal: q ends; c, m, i, n sort by cpu, memory, io, name. 100 CPU% is
-one cpu.
+On a terminal: q quits; c, m, i, n sort by CPU, memory, I/O, name. 100 CPU% is
+one CPU.
 
 Examples:
   strata top
   strata top --under web --sort memory
   strata top --once -o json | jq '.cells[0]'")]
 pub struct Top {
-    /// Between two looks, 100ms to 60s
+    /// Refresh interval, 100ms to 60s
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: Span,
 
-    /// One table, and done
+    /// Print one table and exit
     #[arg(long)]
     once: bool,
 
-    /// Only this cell and those in it
+    /// Only this cell and its nested cells
     #[arg(long, value_name = "NAME", value_parser = cell_name)]
     #[arg(add = complete::cells())]
     under: Option<CellName>,
 
-    /// What to sort by
+    /// Sort key
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
 
@@ -64,7 +64,7 @@ impl Top {
             interval_ms: Some(self.interval.millis_u32()),
         };
         let answer = node.cells().watch(request).await;
-        let looks = Looks {
+        let looks = CellSamples {
             snapshots: answer
                 .map_err(cannot(&node, "watch the cells"))?
                 .into_inner(),
@@ -80,7 +80,12 @@ impl Top {
         }
     }
 
-    async fn print(&self, session: &mut Session, mut looks: Looks<'_>, format: Format) -> Result {
+    async fn print(
+        &self,
+        session: &mut Session,
+        mut looks: CellSamples<'_>,
+        format: Format,
+    ) -> Result {
         // The first look has no rates.
         let mut first = looks.next(self.sort).await?.is_none();
         while !first {
@@ -100,15 +105,15 @@ impl Top {
     }
 }
 
-/// One look after the other.
-struct Looks<'a> {
+/// The samples, one per interval.
+struct CellSamples<'a> {
     node: &'a NodeClient,
     snapshots: Streaming<ListCellsResponse>,
     last: Option<Snapshot>,
 }
 
-impl Looks<'_> {
-    async fn next(&mut self, sort: Sort) -> Result<Option<Moment>> {
+impl CellSamples<'_> {
+    async fn next(&mut self, sort: Sort) -> Result<Option<CellSample>> {
         let message = self.snapshots.message().await;
         let Some(response) = message.map_err(cannot(self.node, "watch the cells"))? else {
             return Ok(None);
@@ -120,7 +125,7 @@ impl Looks<'_> {
     }
 }
 
-async fn live(session: &mut Session, mut looks: Looks<'_>, mut sort: Sort) -> Result {
+async fn live(session: &mut Session, mut looks: CellSamples<'_>, mut sort: Sort) -> Result {
     let signals = |why: std::io::Error| {
         Failure::new(Exit::Unexpected, "cannot listen for signals").because(why.to_string())
     };
@@ -148,7 +153,7 @@ async fn live(session: &mut Session, mut looks: Looks<'_>, mut sort: Sort) -> Re
     }
 }
 
-fn frame(moment: &Moment, sort: Sort, session: &Session) -> String {
+fn frame(moment: &CellSample, sort: Sort, session: &Session) -> String {
     let now = session.now();
     let cpu: f64 = moment.outermost().filter_map(|cell| cell.cpu_percent).sum();
     let memory: u64 = moment.outermost().map(|cell| cell.memory_bytes).sum();

@@ -7,10 +7,10 @@ use serde::Serialize;
 use strata_api::strata::v1::ListCellsResponse;
 
 use crate::output::{Column, Show, TableCell, human};
-use crate::printer::Tone;
+use crate::printer::Style;
 use crate::view::{CellView, time_ms};
 
-/// The cells of a node at one moment.
+/// Usage of the cells of a node at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     at_ms: i64,
@@ -42,14 +42,14 @@ pub(super) struct Rate {
     pub(super) allocated_at: Option<Timestamp>,
 }
 
-/// What was used at one moment.
+/// Usage at one time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Moment {
+pub(super) struct CellSample {
     pub(super) at: Option<Timestamp>,
     pub(super) cells: Vec<Rate>,
 }
 
-impl Moment {
+impl CellSample {
     /// The cells that sit in no other of these: what a cell uses includes
     /// what those in it use, so only these add up.
     pub(super) fn outermost(&self) -> impl Iterator<Item = &Rate> {
@@ -64,7 +64,7 @@ impl Moment {
     }
 }
 
-/// By which figure to sort, the largest first.
+/// Sort key, descending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
     #[default]
@@ -75,7 +75,7 @@ pub(super) enum Sort {
 }
 
 /// What was used between `before` and `after`.
-pub(super) fn moment(before: Option<&Snapshot>, after: &Snapshot, sort: Sort) -> Moment {
+pub(super) fn moment(before: Option<&Snapshot>, after: &Snapshot, sort: Sort) -> CellSample {
     let elapsed_ms = before.map_or(0, |before| after.at_ms.saturating_sub(before.at_ms));
     let mut cells: Vec<Rate> = after
         .cells
@@ -89,7 +89,7 @@ pub(super) fn moment(before: Option<&Snapshot>, after: &Snapshot, sort: Sort) ->
         })
         .collect();
     cells.sort_by(|a, b| order(sort, a, b));
-    Moment {
+    CellSample {
         at: time_ms(after.at_ms),
         cells,
     }
@@ -153,13 +153,13 @@ impl Show for Rate {
 
     fn row(&self, _: bool, now: Timestamp) -> Vec<TableCell> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let tone = match self.state {
-            "ready" => Tone::Plain,
-            "dead" => Tone::Bad,
-            _ => Tone::Warn,
+        let style = match self.state {
+            "ready" => Style::Plain,
+            "dead" => Style::Bad,
+            _ => Style::Warn,
         };
         vec![
-            TableCell::toned(&self.name, tone),
+            TableCell::styled(&self.name, style),
             self.running.to_string().into(),
             or_dash(self.cpu_percent.map(|cpu| format!("{cpu:.1}"))).into(),
             human::bytes(self.memory_bytes).into(),
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(
             rate(Some(&snapshot(1_000, &[("a", 1, 10, 0)])), &after),
             None,
-            "made anew"
+            "created again"
         );
         assert_eq!(
             rate(Some(&snapshot(1_000, &[("a", 2, 60, 0)])), &after),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sits_in_a_cell_is_not_counted_twice() {
+    fn nested_cells_are_not_counted_twice() {
         let cells = [("web/cache", 1, 0, 0), ("web", 1, 0, 0), ("web2", 1, 0, 0)];
         let moment = moment(None, &snapshot(0, &cells), Sort::Name);
         let names: Vec<_> = moment.outermost().map(|cell| &*cell.name).collect();

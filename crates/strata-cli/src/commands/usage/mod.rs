@@ -10,7 +10,7 @@ use strata_client::NodeClient;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::Status;
 
-use self::rates::{Moment, Rate, moment};
+use self::rates::{Rate, UsageSample, moment};
 use crate::commands::top::screen::{Screen, keys};
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::{self, Format, OutputArgs, Show as _, Table};
@@ -18,18 +18,18 @@ use crate::printer::terminal_size;
 use crate::session::Session;
 use crate::values::Span;
 
-/// How it is looked at.
+/// Refresh flags.
 #[derive(Args, Debug)]
-pub(super) struct HowArgs {
-    /// Between two looks, 100ms to 60s
+pub(super) struct SampleArgs {
+    /// Refresh interval, 100ms to 60s
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: Span,
 
-    /// One table, and done
+    /// Print one table and exit
     #[arg(long)]
     once: bool,
 
-    /// Go on, which is done anyway
+    /// Keep refreshing (the default)
     #[arg(short, long, hide = true, conflicts_with = "once")]
     watch: bool,
 
@@ -37,7 +37,7 @@ pub(super) struct HowArgs {
     output: OutputArgs,
 }
 
-impl HowArgs {
+impl SampleArgs {
     /// Milliseconds between two looks, for the request.
     pub(super) fn interval_ms(&self) -> Option<u32> {
         Some(self.interval.millis_u32())
@@ -54,7 +54,7 @@ impl HowArgs {
     where
         S: Stream<Item = std::result::Result<PodStats, Status>> + Unpin,
     {
-        let looks = Looks {
+        let looks = UsageSamples {
             node,
             noun,
             stats,
@@ -72,7 +72,7 @@ impl HowArgs {
     async fn print<S>(
         &self,
         session: &mut Session,
-        mut looks: Looks<'_, S>,
+        mut looks: UsageSamples<'_, S>,
         format: Format,
     ) -> Result
     where
@@ -101,19 +101,19 @@ impl HowArgs {
     }
 }
 
-/// One look after the other.
-struct Looks<'a, S> {
+/// The samples, one per interval.
+struct UsageSamples<'a, S> {
     node: &'a NodeClient,
     noun: &'static str,
     stats: S,
     last: Option<PodStats>,
 }
 
-impl<S> Looks<'_, S>
+impl<S> UsageSamples<'_, S>
 where
     S: Stream<Item = std::result::Result<PodStats, Status>> + Unpin,
 {
-    async fn next(&mut self) -> Result<Option<Moment>> {
+    async fn next(&mut self) -> Result<Option<UsageSample>> {
         let what = format!("watch the {}s", self.noun);
         let Some(stats) = self.stats.next().await else {
             return Ok(None);
@@ -125,7 +125,7 @@ where
     }
 }
 
-async fn live<S>(session: &mut Session, mut looks: Looks<'_, S>) -> Result
+async fn live<S>(session: &mut Session, mut looks: UsageSamples<'_, S>) -> Result
 where
     S: Stream<Item = std::result::Result<PodStats, Status>> + Unpin,
 {
@@ -151,7 +151,7 @@ where
     }
 }
 
-fn frame(moment: &Moment, session: &Session) -> String {
+fn frame(moment: &UsageSample, session: &Session) -> String {
     let now = session.now();
     let at = moment.at.map_or(String::new(), |at| format!("{at:.0}"));
     let cpu: f64 = moment.rates.iter().filter_map(|pod| pod.cpu_percent).sum();

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use strata_api::strata::v1::{PodStat, PodStats};
 
 use crate::output::{Column, Show, TableCell, human};
-use crate::view::{PodUsageView, state_tone, state_word, time_ms};
+use crate::view::{PodUsageView, state_style, state_word, time_ms};
 
 /// What one of them uses. Rates are absent until there are two looks at it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,15 +27,15 @@ pub(super) struct Rate {
     pub(super) pids: u64,
 }
 
-/// What was used at one moment.
+/// Usage at one time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Moment {
+pub(super) struct UsageSample {
     pub(super) at: Option<Timestamp>,
     pub(super) noun: &'static str,
     pub(super) rates: Vec<Rate>,
 }
 
-impl Serialize for Moment {
+impl Serialize for UsageSample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("at", &self.at)?;
@@ -45,13 +45,17 @@ impl Serialize for Moment {
 }
 
 /// What was used between `before` and `after`.
-pub(super) fn moment(noun: &'static str, before: Option<&PodStats>, after: &PodStats) -> Moment {
+pub(super) fn moment(
+    noun: &'static str,
+    before: Option<&PodStats>,
+    after: &PodStats,
+) -> UsageSample {
     let elapsed_ms = before.map_or(0, |b| after.observed_at_ms.saturating_sub(b.observed_at_ms));
     let pods = after.pods.iter().map(|pod| {
         let was = before.and_then(|before| before.pods.iter().find(|was| was.name == pod.name));
         rate(noun, was, pod, elapsed_ms)
     });
-    Moment {
+    UsageSample {
         at: time_ms(after.observed_at_ms),
         noun,
         rates: pods.collect(),
@@ -109,12 +113,12 @@ impl Show for Rate {
     fn row(&self, _: bool, _: Timestamp) -> Vec<TableCell> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let limit = or_dash(self.memory_limit_bytes.map(human::bytes));
-        let tone = match self.state {
-            "running" => crate::printer::Tone::Plain,
-            state => state_tone(state),
+        let style = match self.state {
+            "running" => crate::printer::Style::Plain,
+            state => state_style(state),
         };
         vec![
-            TableCell::toned(&self.name, tone),
+            TableCell::styled(&self.name, style),
             or_dash(self.cpu_percent.map(|cpu| format!("{cpu:.1}"))).into(),
             format!("{}/{limit}", human::bytes(self.memory_bytes)).into(),
             human::bytes(self.disk_bytes).into(),
@@ -159,7 +163,7 @@ mod tests {
         assert_eq!(rate.sent_bytes_per_second, Some(2_048));
         assert_eq!(moment("pod", None, &second).rates[0].cpu_percent, None);
         let restarted = &moment("pod", Some(&second), &look(4_000, 5, 0)).rates[0];
-        assert_eq!(restarted.cpu_percent, None, "it began anew");
+        assert_eq!(restarted.cpu_percent, None, "it began again");
     }
 
     proptest! {

@@ -20,16 +20,16 @@ use crate::values::label_name;
 /// Ctrl-].
 const ESCAPE: u8 = 0x1d;
 
-/// The serial console of a virtual machine
+/// Attach to the serial console of a virtual machine
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Ctrl-] leaves the console; the machine goes on. Several can watch at once.
+Ctrl-] detaches; the VM keeps running. Several clients can watch at once.
 
 Examples:
   strata vm console build
   strata vm console build > boot.log")]
 pub struct Console {
-    /// The virtual machine
+    /// Name of the virtual machine
     #[arg(value_parser = label_name, add = complete::vms())]
     name: String,
 }
@@ -54,10 +54,10 @@ impl Console {
         let raw = match session.terminal {
             true => {
                 let name = &self.name;
-                let said = format!("connected to the console of {name}; Ctrl-] leaves it");
+                let said = format!("connected to the console of {name}; Ctrl-] detaches");
                 session.printer.note(&said);
                 Some(RawMode::enter().map_err(|why| {
-                    Failure::new(Exit::Unexpected, "cannot take the terminal over")
+                    Failure::new(Exit::Unexpected, "cannot take over the terminal")
                         .because(why.to_string())
                 })?)
             }
@@ -67,9 +67,9 @@ impl Console {
             tokio::select! {
                 message = printed.message() => match message.map_err(failed())? {
                     Some(message) => session.printer.data(&message.printed)?,
-                    None => break Ok("the console ended"),
+                    None => break Ok("the console was closed"),
                 },
-                () = left.notified() => break Ok("left the console"),
+                () = left.notified() => break Ok("detached from the console"),
                 exit = signals.next() => break Err(Failure::silent(exit)),
             }
         };

@@ -7,18 +7,18 @@ use strata_api::strata::v1::{CreateVmRequest, GetVmRequest};
 use strata_client::NodeClient;
 use tonic::Code;
 
-use super::wanted::Wanted;
+use super::spec_args::VmSpecArgs;
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::documents;
 use crate::view::{VmSpecView, VmView};
 
-/// Make a virtual machine, without switching it on
+/// Create virtual machines without starting them
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Files are those of the node's machine, seen from your folder; they are cloned,
-not changed.
+Files are on the host of the node, relative to your directory; they are
+cloned, not changed.
 
 Examples:
   strata vm create build --image debian.qcow2 --cpus 2 --memory 2GiB
@@ -27,21 +27,21 @@ Examples:
   strata vm create -f vms.yaml --dry-run")]
 pub struct Create {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: VmSpecArgs,
 
     #[command(flatten)]
-    how: How,
+    how: VmCreateOptions,
 }
 
-/// How virtual machines are made.
+/// Options of VM creation.
 #[derive(Args, Debug)]
-pub(super) struct How {
-    /// Read virtual machines from a file, YAML or JSON; - is stdin
+pub(super) struct VmCreateOptions {
+    /// Read virtual machines from a YAML or JSON file; - is stdin
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    #[arg(conflicts_with = "Wanted")]
+    #[arg(conflicts_with = "VmSpecArgs")]
     file: Option<PathBuf>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -56,7 +56,12 @@ impl Create {
 }
 
 /// Makes the virtual machines that were described.
-pub(super) async fn make(session: &mut Session, wanted: Wanted, how: How, start: bool) -> Result {
+pub(super) async fn make(
+    session: &mut Session,
+    wanted: VmSpecArgs,
+    how: VmCreateOptions,
+    start: bool,
+) -> Result {
     let vms: Vec<VmSpecView> = match &how.file {
         Some(file) => documents(file, &mut session.input, "virtual machines")?,
         None => vec![wanted.view(session)?],
@@ -84,7 +89,7 @@ pub(super) async fn make(session: &mut Session, wanted: Wanted, how: How, start:
         session.printer.note(&said);
         made.push(vm);
     }
-    match (how.output.asked(), made.as_slice()) {
+    match (how.output.requested(), made.as_slice()) {
         (None, _) => Ok(()),
         (Some(format), [one]) => output::one(session, format, one),
         (Some(format), several) => output::rows(session, format, several, ""),
@@ -107,12 +112,12 @@ async fn dry_run(
                 let same = there.with_defaults() == vm.with_defaults();
                 refused |= !same;
                 match same {
-                    true => format!("would leave {name} as it is\n"),
-                    false => format!("would refuse {name}: there is a vm of that name\n"),
+                    true => format!("{name} already exists, would not change\n"),
+                    false => format!("would reject {name}: a VM of that name already exists\n"),
                 }
             }
             Err(status) if status.code() == Code::NotFound => format!("would {verb} {name}\n"),
-            Err(status) => return Err(cannot(node, format!("look at the vm {name}"))(status)),
+            Err(status) => return Err(cannot(node, format!("read the vm {name}"))(status)),
         };
         session.printer.data(line.as_bytes())?;
     }

@@ -1,10 +1,10 @@
-//! `strata vm events`: what happened to virtual machines.
+//! `strata vm events`: events of virtual machines.
 
 use clap::Args;
 use futures_util::StreamExt as _;
 use strata_api::strata::v1::{VmEvent, WatchVmsRequest};
 
-use crate::commands::happened::{Happened, print_all};
+use crate::commands::node_events::{NodeEvent, print_all};
 use crate::complete;
 use crate::failure::{Result, cannot};
 use crate::output::OutputArgs;
@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::values::label_name;
 use crate::view::{state_word, time_ms};
 
-/// What happened to virtual machines
+/// Show events of virtual machines
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,11 +20,11 @@ Examples:
   strata vm events build -f
   strata vm events -f -o json | jq -r .message")]
 pub struct Events {
-    /// Only this virtual machine
+    /// Only events of this virtual machine
     #[arg(value_parser = label_name, add = complete::vms())]
     name: Option<String>,
 
-    /// Go on, and print what happens
+    /// Watch for new events
     #[arg(short, long)]
     follow: bool,
 
@@ -41,14 +41,14 @@ impl Events {
         };
         let answer = node.vms().watch(request).await;
         let events = answer.map_err(cannot(&node, "watch the vms"))?;
-        let events = events.into_inner().map(|event| event.map(happened));
+        let events = events.into_inner().map(|event| event.map(node_events));
         let how = ("vm", self.output.format());
         print_all(session, &node, how, self.follow, events).await
     }
 }
 
-fn happened(event: VmEvent) -> Happened {
-    Happened {
+fn node_events(event: VmEvent) -> NodeEvent {
+    NodeEvent {
         at: time_ms(event.at_ms),
         state: state_word(event.state()),
         name: event.vm,

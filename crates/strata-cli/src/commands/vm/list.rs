@@ -14,9 +14,9 @@ use crate::session::Session;
 use crate::view::VmView;
 
 /// There is no stream of what happens to them, so they are looked at again.
-const AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The virtual machines of the node
+/// List the virtual machines of the node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
   strata vm list -o wide
   strata vm list -o json | jq '.[].status.address'")]
 pub struct List {
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -38,7 +38,7 @@ impl List {
         let format = self.output.format();
         if !self.watch {
             let vms = list(&node).await?;
-            let empty = "no virtual machines; make one with `strata vm run NAME --image FILE`";
+            let empty = "no virtual machines; create one with `strata vm run NAME --image FILE`";
             return output::rows(session, format, &vms, empty);
         }
         let mut seen: BTreeMap<String, VmView> = BTreeMap::new();
@@ -58,7 +58,7 @@ impl List {
                 table(session, format == Format::Wide, &changed, now, header)?;
                 header = false;
             }
-            let wait = tokio::time::sleep(AGAIN);
+            let wait = tokio::time::sleep(POLL_INTERVAL);
             session.printer.unless_gone(wait).await?;
         }
     }
@@ -86,7 +86,7 @@ fn changes(seen: &mut BTreeMap<String, VmView>, now: Vec<VmView>) -> Vec<VmView>
     });
     let changed = now.iter().filter(|(name, vm)| {
         let was = seen.get(*name);
-        was.is_none_or(|was| was.gist() != vm.gist())
+        was.is_none_or(|was| was.summary() != vm.summary())
     });
     let changes = gone.chain(changed.map(|(_, vm)| vm.clone())).collect();
     *seen = now;

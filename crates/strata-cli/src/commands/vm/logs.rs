@@ -9,7 +9,7 @@ use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::values::{Since, label_name};
 
-/// What a virtual machine wrote to its serial console
+/// Show the serial console output of a virtual machine
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -17,27 +17,27 @@ Examples:
   strata vm logs build -f --tail 20
   strata vm logs build --previous                the run before the latest")]
 pub struct Logs {
-    /// The virtual machine
+    /// Name of the virtual machine
     #[arg(value_parser = label_name, add = complete::vms())]
     name: String,
 
-    /// Go on until it has ended for good
+    /// Keep streaming until it stops
     #[arg(short, long)]
     follow: bool,
 
-    /// Only so many last lines of what there is
+    /// Only the last N lines
     #[arg(long, value_name = "N")]
     tail: Option<u32>,
 
-    /// Only what was written since: 10m, 2h, or a time in RFC 3339
+    /// Only lines since: 10m, 2h, or an RFC 3339 timestamp
     #[arg(long, value_name = "WHEN")]
     since: Option<Since>,
 
-    /// The run before the latest
+    /// Logs of the previous run
     #[arg(long, conflicts_with = "follow")]
     previous: bool,
 
-    /// Put the time before each line
+    /// Prefix each line with its timestamp
     #[arg(short, long)]
     timestamps: bool,
 }

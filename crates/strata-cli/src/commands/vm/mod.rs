@@ -8,11 +8,11 @@ mod list;
 mod logs;
 mod run;
 mod show;
+mod spec_args;
 mod start;
 mod stats;
 mod stop;
 mod wait;
-mod wanted;
 
 use clap::Subcommand;
 use strata_api::strata::v1::GetVmRequest;
@@ -22,34 +22,33 @@ use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::view::VmView;
 
-/// The verbs of a virtual machine.
 #[derive(Debug, Subcommand)]
 pub enum VmCommand {
-    /// Make a virtual machine, without switching it on
+    /// Create virtual machines without starting them
     Create(Box<create::Create>),
-    /// Make a virtual machine and switch it on
+    /// Create and start a virtual machine
     Run(Box<run::Run>),
-    /// The virtual machines of the node
+    /// List the virtual machines of the node
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One virtual machine, all that is known of it
+    /// Show a virtual machine
     Show(show::Show),
-    /// Switch virtual machines on
+    /// Start virtual machines
     Start(start::Start),
-    /// Switch virtual machines off; their disks stay
+    /// Stop virtual machines; their disks are kept
     Stop(stop::Stop),
-    /// Stop virtual machines and take everything of them away
+    /// Stop and delete virtual machines
     #[command(visible_alias = "rm")]
     Destroy(destroy::Destroy),
-    /// Wait until a virtual machine has ended for good
+    /// Wait until a virtual machine stops and is not restarted
     Wait(wait::Wait),
-    /// What happened to virtual machines
+    /// Show events of virtual machines
     Events(events::Events),
-    /// What virtual machines use, live
+    /// Show resource usage of virtual machines
     Stats(stats::Stats),
-    /// What a virtual machine wrote to its serial console
+    /// Show the serial console output of a virtual machine
     Logs(logs::Logs),
-    /// The serial console of a virtual machine
+    /// Attach to the serial console of a virtual machine
     Console(console::Console),
 }
 

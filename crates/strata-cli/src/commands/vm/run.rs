@@ -2,16 +2,16 @@
 
 use clap::Args;
 
-use super::create::{How, make};
-use super::wanted::Wanted;
+use super::create::{VmCreateOptions, make};
+use super::spec_args::VmSpecArgs;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// Make a virtual machine and switch it on
+/// Create and start a virtual machine
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Files are those of the node's machine, seen from your folder; they are cloned,
-not changed.
+Files are on the host of the node, relative to your directory; they are
+cloned, not changed.
 
 Examples:
   strata vm run build --image debian.qcow2 --memory 2GiB -p 2222:22
@@ -19,10 +19,10 @@ Examples:
   strata vm run -f vms.yaml")]
 pub struct Run {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: VmSpecArgs,
 
     #[command(flatten)]
-    how: How,
+    how: VmCreateOptions,
 }
 
 impl Run {

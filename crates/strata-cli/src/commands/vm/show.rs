@@ -10,16 +10,16 @@ use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::printer::Printer;
 use crate::session::Session;
 use crate::values::label_name;
-use crate::view::{VmView, state_tone};
+use crate::view::{VmView, state_style};
 
-/// One virtual machine, all that is known of it
+/// Show a virtual machine
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata vm show build
   strata vm show build -o yaml > build.yaml      # vm create -f takes it again")]
 pub struct Show {
-    /// The virtual machine
+    /// Name of the virtual machine
     #[arg(value_parser = label_name, add = complete::vms())]
     name: String,
 
@@ -45,8 +45,8 @@ fn describe(vm: &VmView, now: Timestamp, printer: &Printer) -> String {
     let (spec, status) = (&vm.spec, &vm.status);
     let mut details = Details::new(13);
     details.row("Name", &spec.name);
-    let tone = state_tone(status.state);
-    details.state(status.state, status.reason.as_deref(), tone, printer.color);
+    let style = state_style(status.state);
+    details.state(status.state, status.reason.as_deref(), style, printer.color);
     let memory = spec
         .memory
         .map_or(String::new(), |m| format!(", {m} memory"));

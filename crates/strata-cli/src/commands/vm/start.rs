@@ -4,25 +4,25 @@ use clap::Args;
 use strata_api::strata::v1::StartVmRequest;
 
 use super::current;
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Switch virtual machines on
+/// Start virtual machines
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata vm start build
   strata vm start build db")]
 pub struct Start {
-    /// The virtual machines
+    /// Names of the virtual machines
     #[arg(value_name = "NAME", required = true, value_parser = label_name)]
     #[arg(add = complete::vms())]
     names: Vec<String>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -32,22 +32,23 @@ impl Start {
         let node = session.node().await?;
         if self.dry_run {
             return preview(session, &self.names, async |name| {
-                let vm = current(&node, name, "look at").await?;
+                let vm = current(&node, name, "read").await?;
                 Ok(match vm.is_up() {
-                    true => format!("{name} is {} already", vm.status.state),
+                    true => format!("{name} is already {}", vm.status.state),
                     false => format!("would start {name}"),
                 })
             })
             .await;
         }
-        DEED.each(session, &node, self.names, async |name| {
-            node.vms().start(StartVmRequest { name }).await
-        })
-        .await
+        ACTION
+            .each(session, &node, self.names, async |name| {
+                node.vms().start(StartVmRequest { name }).await
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "start",
     done: "started",
     noun: "vm",

@@ -4,29 +4,29 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use strata_api::strata::v1::{PodLimits, PodStat, PodStats, VmStat, VmStats, VmStatsRequest};
 
-use crate::commands::usage::HowArgs;
+use crate::commands::usage::SampleArgs;
 use crate::complete;
 use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// What virtual machines use, live
+/// Show resource usage of virtual machines
 #[derive(Args, Debug)]
 #[command(after_help = "\
-QEMU is counted with its guest: memory can be more than the guest has, which
-is what stands behind the slash. 100 CPU% is one cpu. On a terminal, q ends.
+Memory includes that of QEMU and can exceed that of the guest, which follows
+the slash. 100 CPU% is one CPU. On a terminal, q quits.
 
 Examples:
   strata vm stats
   strata vm stats build --interval 5s
   strata vm stats --once -o json | jq '.vms[0].memory_bytes'")]
 pub struct Stats {
-    /// Only this virtual machine
+    /// Only events of this virtual machine
     #[arg(value_parser = label_name, add = complete::vms())]
     name: Option<String>,
 
     #[command(flatten)]
-    how: HowArgs,
+    how: SampleArgs,
 }
 
 impl Stats {

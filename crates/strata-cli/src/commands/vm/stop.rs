@@ -4,29 +4,29 @@ use clap::Args;
 use strata_api::strata::v1::StopVmRequest;
 
 use super::current;
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 use crate::values::{Span, label_name};
 
-/// Switch virtual machines off; their disks stay
+/// Stop virtual machines; their disks are kept
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata vm stop build
-  strata vm stop build --grace 0s               pulls the plug at once")]
+  strata vm stop build --grace 0s               powers off at once")]
 pub struct Stop {
-    /// The virtual machines
+    /// Names of the virtual machines
     #[arg(value_name = "NAME", required = true, value_parser = label_name)]
     #[arg(add = complete::vms())]
     names: Vec<String>,
 
-    /// Between the power button and the plug; else each machine's own
+    /// Time between ACPI shutdown and power-off [default: that of each VM]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -36,23 +36,24 @@ impl Stop {
         let node = session.node().await?;
         if self.dry_run {
             return preview(session, &self.names, async |name| {
-                let vm = current(&node, name, "look at").await?;
+                let vm = current(&node, name, "read").await?;
                 Ok(match vm.is_up() {
                     true => format!("would stop {name}"),
-                    false => format!("{name} is off: {}", vm.status.state),
+                    false => format!("{name} is stopped: {}", vm.status.state),
                 })
             })
             .await;
         }
         let grace_ms = self.grace.map(Span::millis_u32);
-        DEED.each(session, &node, self.names, async |name| {
-            node.vms().stop(StopVmRequest { name, grace_ms }).await
-        })
-        .await
+        ACTION
+            .each(session, &node, self.names, async |name| {
+                node.vms().stop(StopVmRequest { name, grace_ms }).await
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "stop",
     done: "stopped",
     noun: "vm",

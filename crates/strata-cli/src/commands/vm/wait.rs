@@ -11,21 +11,21 @@ use crate::session::Session;
 use crate::values::{Span, label_name};
 use crate::view::VmView;
 
-/// Wait until a virtual machine has ended for good
+/// Wait until a virtual machine stops and is not restarted
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exits with 0 when the machine was switched off, from inside or by `stop`, else
-with 7. One that is started again has not ended.
+Exits with 0 if the VM was shut down, from inside or by `stop`, else with 7. A
+VM that is restarted has not stopped.
 
 Examples:
   strata vm wait build
   strata vm wait build --timeout 10m -o json | jq -r .status.reason")]
 pub struct Wait {
-    /// The virtual machine
+    /// Name of the virtual machine
     #[arg(value_parser = label_name, add = complete::vms())]
     name: String,
 
-    /// Give up after this, with exit code 7
+    /// Timeout, after which the command exits with 7
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
 
@@ -42,13 +42,13 @@ impl Wait {
         let ended = match self.timeout {
             None => end.await,
             Some(limit) => tokio::time::timeout(limit.0, end).await.map_err(|_| {
-                let what = format!("{name} has not ended after {limit}");
+                let what = format!("timeout: {name} has not stopped after {limit}");
                 Failure::new(Exit::Failed, what)
             })?,
         };
         let ended = ended.map_err(cannot(&node, format!("wait for the vm {name}")))?;
         let ended = VmView::from(ended.into_inner());
-        if let Some(format) = self.output.asked() {
+        if let Some(format) = self.output.requested() {
             output::one(session, format, &ended)?;
         }
         let outcome = format!("{name} ended: {}", ended.outcome());

@@ -10,25 +10,25 @@ use crate::session::Session;
 use crate::values::{Bytes, label_name};
 use crate::view::VolumeView;
 
-/// Make an empty volume
+/// Create an empty volume
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A pod has it with --volume NAME:/path. A volume that a pod asks for and that
-is not there is made without a size.
+Mount it in a pod with --volume NAME:/path. A missing volume that a pod refers
+to is created without a quota.
 
 Examples:
   strata volume create data
   strata volume create db --size 10GiB")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
-    /// What it may hold; as much as the disk unless told
+    /// Quota [default: unlimited]
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -43,12 +43,12 @@ impl Create {
         if self.dry_run {
             let request = GetVolumeRequest { name: name.clone() };
             let line = match node.volumes().get(request).await {
-                Ok(_) => format!("there is a volume {name} already\n"),
+                Ok(_) => format!("{name} already exists\n"),
                 Err(status) if status.code() == Code::NotFound => {
                     format!("would create {name}\n")
                 }
                 Err(status) => {
-                    return Err(cannot(&node, format!("look at the volume {name}"))(status));
+                    return Err(cannot(&node, format!("read the volume {name}"))(status));
                 }
             };
             return Ok(session.printer.data(line.as_bytes())?);
@@ -60,7 +60,7 @@ impl Create {
         let answer = node.volumes().create(request).await;
         let volume = answer.map_err(cannot(&node, format!("create the volume {name}")))?;
         session.printer.note(&format!("created {name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &VolumeView::from(volume.into_inner())),
             None => Ok(()),
         }

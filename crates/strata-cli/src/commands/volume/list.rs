@@ -8,7 +8,7 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::view::VolumeView;
 
-/// The volumes of the node
+/// List the volumes of the node
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ impl List {
         let volumes = answer.map_err(cannot(&node, "list the volumes"))?;
         let volumes = volumes.into_inner().volumes;
         let volumes: Vec<VolumeView> = volumes.into_iter().map(Into::into).collect();
-        let empty = "no volumes; make one with `strata volume create NAME`";
+        let empty = "no volumes; create one with `strata volume create NAME`";
         output::rows(session, self.output.format(), &volumes, empty)
     }
 }

@@ -13,17 +13,16 @@ use crate::failure::{Result, cannot};
 use crate::session::Session;
 use crate::view::VolumeView;
 
-/// The verbs of a volume.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// Make an empty volume
+    /// Create an empty volume
     Create(create::Create),
-    /// The volumes of the node
+    /// List the volumes of the node
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One volume, all that is known of it
+    /// Show a volume
     Show(show::Show),
-    /// Remove volumes with all that is in them
+    /// Delete volumes with their contents
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
 }

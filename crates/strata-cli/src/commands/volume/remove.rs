@@ -4,29 +4,29 @@ use clap::Args;
 use strata_api::strata::v1::RemoveVolumeRequest;
 
 use super::current;
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::complete;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// Remove volumes with all that is in them
+/// Delete volumes with their contents
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A volume that a pod has is refused, also when the pod does not run.
+A volume of a pod is rejected, also if the pod is stopped.
 
 Examples:
   strata volume remove data
   strata volume remove data db --yes")]
 pub struct Remove {
-    /// The volumes
+    /// Names of the volumes
     #[arg(value_name = "NAME", required = true, add = complete::volumes())]
     names: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -36,26 +36,24 @@ impl Remove {
         let node = session.node().await?;
         if self.dry_run {
             return preview(session, &self.names, async |name| {
-                let volume = current(&node, name, "look at").await?;
+                let volume = current(&node, name, "read").await?;
                 Ok(match volume.used_by.as_slice() {
                     [] => format!("would remove {name}"),
-                    pods => format!(
-                        "would refuse to remove {name}: in use by {}",
-                        pods.join(", ")
-                    ),
+                    pods => format!("would not remove {name}: in use by {}", pods.join(", ")),
                 })
             })
             .await;
         }
         session.confirm(&format!("Remove {}?", self.names.join(", ")), self.yes)?;
-        DEED.each(session, &node, self.names, async |name| {
-            node.volumes().remove(RemoveVolumeRequest { name }).await
-        })
-        .await
+        ACTION
+            .each(session, &node, self.names, async |name| {
+                node.volumes().remove(RemoveVolumeRequest { name }).await
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "remove",
     done: "removed",
     noun: "volume",

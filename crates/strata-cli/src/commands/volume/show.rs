@@ -10,14 +10,14 @@ use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::session::Session;
 use crate::view::VolumeView;
 
-/// One volume, all that is known of it
+/// Show a volume
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   strata volume show data
   strata volume show data -o json | jq .used_bytes")]
 pub struct Show {
-    /// The volume
+    /// Name of the volume
     #[arg(add = complete::volumes())]
     name: String,
 
@@ -44,11 +44,11 @@ fn describe(volume: &VolumeView, now: Timestamp) -> String {
     details.row("Name", &volume.name);
     let size = volume
         .size_bytes
-        .map_or("as the disk".to_owned(), human::bytes);
+        .map_or("unlimited".to_owned(), human::bytes);
     details.row("Size", &size);
     let used = volume
         .used_bytes
-        .map_or("too much to count".to_owned(), human::bytes);
+        .map_or("too many files to count".to_owned(), human::bytes);
     details.row("Used", &used);
     if volume.of_image {
         details.row("Goes", "with its pod");

@@ -12,16 +12,16 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Make a workload, without instances of it
+/// Create a workload, without instances
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The same workload again is fine; another of the same name is refused.
+Creating the same workload again succeeds; one that differs is rejected.
 
 Examples:
   strata workload create web --image nginx:1.27 -p 8080:80 --memory 256MB
   strata workload create job --image alpine --spread node -- sh -c 'sleep 9'")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
@@ -31,7 +31,7 @@ pub struct Create {
     #[command(flatten)]
     spec: SpecArgs,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -50,16 +50,16 @@ impl Create {
         let name = self.scope.full(&self.name);
         if self.dry_run {
             spec.check().map_err(|why| {
-                let what = format!("{name} would be refused");
+                let what = format!("{name} would be rejected");
                 Failure::new(Exit::Refused, what).because(why.to_string())
             })?;
             let line = match rest.get::<Workload>(&self.name, &self.scope.query()).await {
                 Ok(there) => {
                     let there = value(&there.object.spec)?;
                     match differences(&there, &value(&spec)?).as_slice() {
-                        [] => format!("{name} is there already\n"),
+                        [] => format!("{name} already exists\n"),
                         [first, ..] => {
-                            let what = format!("another {name} is there already");
+                            let what = format!("another {name} already exists");
                             return Err(
                                 Failure::new(Exit::Refused, what).because(first.to_string())
                             );
@@ -69,20 +69,20 @@ impl Create {
                 Err(error) if error.kind() == Some(ErrorKind::NotFound) => {
                     format!("would create {name}\n")
                 }
-                Err(error) => return Err(unable(format!("look at the workload {name}"))(error)),
+                Err(error) => return Err(unable(format!("read the workload {name}"))(error)),
             };
             return Ok(session.printer.data(line.as_bytes())?);
         }
         let new = NewWorkload {
             id: None,
             name: self.name,
-            project: self.scope.said().map(str::to_owned),
+            project: self.scope.given().map(str::to_owned),
             spec,
         };
         let made = rest.create::<Workload>(&new).await;
         let made = made.map_err(unable(format!("create the workload {name}")))?;
         session.printer.note(&format!("created {name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &made),
             None => Ok(()),
         }

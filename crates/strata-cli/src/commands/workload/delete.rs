@@ -4,7 +4,7 @@
 use clap::Args;
 use strata_api::rest::Workload;
 
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::commands::scope::Scope;
 use crate::complete;
 use crate::failure::{Result, unable};
@@ -12,16 +12,16 @@ use crate::output::human;
 use crate::session::Session;
 use crate::values::object_name;
 
-/// Take a workload away
+/// Delete workloads
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A workload that has instances stays, unless they go with it.
+A workload with instances is rejected without --cascade.
 
 Examples:
   strata workload delete web
   strata workload delete web --cascade --yes")]
 pub struct Delete {
-    /// The workloads: NAME, PROJECT/NAME or id
+    /// Workloads: NAME, PROJECT/NAME or ID
     #[arg(value_name = "NAME", required = true, value_parser = object_name)]
     #[arg(add = complete::workloads())]
     names: Vec<String>,
@@ -29,15 +29,15 @@ pub struct Delete {
     #[command(flatten)]
     scope: Scope,
 
-    /// Their instances go too
+    /// Delete their instances too
     #[arg(long)]
     cascade: bool,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -49,12 +49,12 @@ impl Delete {
         if self.dry_run {
             return preview(session, &self.names, async |name| {
                 let now = rest.get::<Workload>(name, &query).await;
-                let now = now.map_err(unable(format!("look at the workload {name}")))?;
+                let now = now.map_err(unable(format!("read the workload {name}")))?;
                 let many = human::count(now.object.instances, "instance");
                 Ok(match (now.object.instances, self.cascade) {
                     (0, _) => format!("would delete {name}"),
                     (_, true) => format!("would delete {name} and its {many}"),
-                    (_, false) => format!("{name} would stay: it has {many}"),
+                    (_, false) => format!("{name} would not be deleted: it has {many}"),
                 })
             })
             .await;
@@ -67,15 +67,16 @@ impl Delete {
         let question = format!("Delete {}{with}?", self.names.join(", "));
         session.confirm(&question, self.yes)?;
         let query = query.maybe("cascade", self.cascade.then_some("true"));
-        DEED.of_each(session, self.names, async |_, name| {
-            let answer = rest.delete::<Workload>(&name, &query).await;
-            answer.map_err(unable(format!("delete the workload {name}")))
-        })
-        .await
+        ACTION
+            .each_with(session, self.names, async |_, name| {
+                let answer = rest.delete::<Workload>(&name, &query).await;
+                answer.map_err(unable(format!("delete the workload {name}")))
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "delete",
     done: "deleted",
     noun: "workload",

@@ -10,7 +10,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 
-/// The workloads of a project
+/// List workloads
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ pub struct List {
     #[command(flatten)]
     scope: ListScope,
 
-    /// Go on, and print what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
 
@@ -45,7 +45,7 @@ impl List {
         let mut found: Vec<Workload> = found.map_err(unable("list the workloads"))?;
         found.iter_mut().for_each(rename);
         found.sort_by(|a, b| (&a.project, &a.name).cmp(&(&b.project, &b.name)));
-        let empty = "no workloads; make one with `strata workload create NAME --image URI`";
+        let empty = "no workloads; create one with `strata workload create NAME --image URI`";
         output::rows(session, format, &found, empty)
     }
 }

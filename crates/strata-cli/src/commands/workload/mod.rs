@@ -17,22 +17,21 @@ use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::values::object_name;
 
-/// The verbs of a workload.
 #[derive(Debug, Subcommand)]
 pub enum WorkloadCommand {
-    /// Make a workload, without instances of it
+    /// Create a workload, without instances
     Create(Box<create::Create>),
-    /// The workloads of a project
+    /// List workloads
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// One workload, all that is known of it
+    /// Show a workload
     Show(show::Show),
-    /// Change a workload; its instances stay as they are
+    /// Update a workload; its instances are not changed
     Update(Box<update::Update>),
-    /// Take a workload away
+    /// Delete workloads
     #[command(visible_alias = "rm")]
     Delete(delete::Delete),
-    /// Make instances of a workload
+    /// Create instances of a workload
     Run(run::Run),
 }
 
@@ -49,10 +48,9 @@ impl WorkloadCommand {
     }
 }
 
-/// Which workload.
 #[derive(Args, Debug)]
-struct One {
-    /// The workload: NAME, PROJECT/NAME or its id
+struct WorkloadArg {
+    /// Workload: NAME, PROJECT/NAME or ID
     #[arg(value_parser = object_name, add = complete::workloads())]
     name: String,
 
@@ -60,7 +58,7 @@ struct One {
     scope: Scope,
 }
 
-impl One {
+impl WorkloadArg {
     /// As it is now.
     async fn get(&self, rest: &RestClient, verb: &str) -> Result<Tagged<Workload>> {
         let found = rest.get(&self.name, &self.scope.query()).await;

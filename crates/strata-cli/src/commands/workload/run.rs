@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use clap::Args;
 use strata_api::rest::{Instance, NewInstance};
 
-use super::One;
+use super::WorkloadArg;
 use crate::commands::instance::follow::{Goal, follow, full};
 use crate::commands::last;
 use crate::failure::{Exit, Result, unable};
@@ -14,11 +14,11 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Make instances of a workload
+/// Create instances of a workload
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without --as each instance gets a name of its own. Exits with 7 when one of
-them cannot run.
+Without --as each instance gets a generated name. Exits with 7 if one of them
+cannot run.
 
 Examples:
   strata workload run web
@@ -26,22 +26,22 @@ Examples:
   strata workload run web --as web-1")]
 pub struct Run {
     #[command(flatten)]
-    one: One,
+    one: WorkloadArg,
 
-    /// So many
+    /// Number of instances
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
 
-    /// Its name; of several, what their names begin with
+    /// Name; with several instances, the prefix of their names
     #[arg(long = "as", value_name = "NAME", value_parser = label_name)]
     alias: Option<String>,
 
-    /// Do not wait for them
+    /// Return immediately, without waiting for them
     #[arg(short, long)]
     detach: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -54,7 +54,7 @@ impl Run {
         let rest = session.rest().await?;
         let workload = self.one.get(&rest, "run").await?.object;
         if self.dry_run {
-            let what = format!("would make {} of {}\n", self.count, self.one.name);
+            let what = format!("would create {} of {}\n", self.count, self.one.name);
             return Ok(session.printer.data(what.as_bytes())?);
         }
         let mut made = Vec::new();
@@ -90,7 +90,7 @@ impl Run {
                 }
             }
         }
-        if let Some(format) = self.output.asked() {
+        if let Some(format) = self.output.requested() {
             output::rows(session, format, &made, "")?;
         }
         last(session, failures)

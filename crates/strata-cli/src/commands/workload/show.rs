@@ -4,13 +4,13 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::Workload;
 
-use super::One;
+use super::WorkloadArg;
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs};
 use crate::session::Session;
 use crate::view::{resources, time};
 
-/// One workload, all that is known of it
+/// Show a workload
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   strata workload show shop/web -o yaml")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: WorkloadArg,
 
     #[command(flatten)]
     output: OutputArgs,

@@ -3,14 +3,14 @@
 use clap::Args;
 use strata_api::rest::Workload;
 
-use super::One;
+use super::WorkloadArg;
 use crate::commands::spec::{SpecArgs, differences, merge_patch, value};
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs, human};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Change a workload; its instances stay as they are
+/// Update a workload; its instances are not changed
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,16 +18,16 @@ Examples:
   strata workload update web --memory 512MB --dry-run")]
 pub struct Update {
     #[command(flatten)]
-    one: One,
+    one: WorkloadArg,
 
-    /// Another name
+    /// New name
     #[arg(id = "new_name", long = "name", value_name = "NAME", value_parser = label_name)]
     rename: Option<String>,
 
     #[command(flatten)]
     spec: SpecArgs,
 
-    /// Only say what would be changed
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -47,12 +47,12 @@ impl Update {
         after["name"] = self.rename.unwrap_or(now.object.name.clone()).into();
         let different = differences(&before, &after);
         if different.is_empty() {
-            session.printer.note(&format!("{name} is so already"));
+            session.printer.note(&format!("{name} is unchanged"));
             return Ok(());
         }
         if self.dry_run {
             let lines: String = different.iter().map(|one| format!("  {one}\n")).collect();
-            let text = format!("would change {name}\n{lines}");
+            let text = format!("would update {name}\n{lines}");
             return Ok(session.printer.data(text.as_bytes())?);
         }
         let patch = merge_patch(&before, &after);
@@ -60,14 +60,14 @@ impl Update {
         let changed = rest.update::<Workload>(&now.object.id, &query, &patch, tag);
         let changed = changed.await;
         let changed = changed.map_err(unable(format!("update the workload {name}")))?;
-        session.printer.note(&format!("changed {name}"));
+        session.printer.note(&format!("updated {name}"));
         if changed.instances > 0 {
             let many = human::count(changed.instances, "instance");
             session
                 .printer
-                .note(&format!("what was made from it stays as it was: {many}"));
+                .note(&format!("existing instances are not changed: {many}"));
         }
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &changed),
             None => Ok(()),
         }

@@ -1,9 +1,9 @@
 //! Runs whole commands in this process, against a fake node on a socket in a
-//! folder of its own.
+//! directory of its own.
 
+mod backends;
 pub mod clusters;
 mod data;
-mod estate;
 mod exec;
 mod fake;
 mod images;
@@ -57,9 +57,9 @@ impl Cli {
     }
 }
 
-/// A folder in which commands run, and the node they reach.
+/// A directory in which commands run, and the node they reach.
 pub struct World {
-    pub folder: tempfile::TempDir,
+    pub directory: tempfile::TempDir,
     pub node: FakeNode,
     /// What a person at the terminal answers; nobody is there when `None`.
     pub answer: Option<&'static str>,
@@ -81,10 +81,10 @@ impl World {
 
     /// A node with a few cells, changed.
     pub fn with(change: impl FnOnce(&mut State)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let node = FakeNode::start(folder.path().join("node.sock"), change);
+        let directory = tempfile::tempdir().unwrap();
+        let node = FakeNode::start(directory.path().join("node.sock"), change);
         Self {
-            folder,
+            directory,
             node,
             answer: None,
             piped: "",
@@ -96,10 +96,10 @@ impl World {
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
-    /// Runs a command as it would be typed; `{}` is the world's folder.
+    /// Runs a command as it would be typed; `{}` is the world's directory.
     pub async fn run(&self, line: &str) -> String {
         let exit = self.exit(line).await;
         let text = format!(
@@ -107,12 +107,12 @@ impl World {
             self.stdout.take(),
             self.stderr.take()
         );
-        text.replace(self.folder.path().to_str().unwrap(), "{}")
+        text.replace(self.directory.path().to_str().unwrap(), "{}")
     }
 
     /// Runs a command and gives its exit code.
     pub async fn exit(&self, line: &str) -> u8 {
-        let line = line.replace("{}", self.folder.path().to_str().unwrap());
+        let line = line.replace("{}", self.directory.path().to_str().unwrap());
         let words = shell_words(&line);
         let parsed = <Cli as CommandFactory>::command()
             .color(clap::ColorChoice::Never)

@@ -1,12 +1,12 @@
 //! What the REST API of the fake tells of.
 
 use strata_api::rest::{
-    Claim, Cluster, Event, Instance, InstanceState, Node, NodeStatus, Operation, Placement,
-    PlacementNode, Project, ProjectUse, Quota, Resources, Wanted, Workload,
+    Claim, Cluster, DesiredState, Event, Instance, InstanceState, Node, NodeStatus, Operation,
+    Placement, PlacementNode, Project, ProjectUse, Quota, Resources, Workload,
 };
 use strata_types::instance::InstanceSpec;
 
-use super::estate::Estate;
+use super::backends::Backends;
 
 /// The objects, and how what is followed goes on.
 pub struct Objects {
@@ -23,7 +23,7 @@ pub struct Objects {
     pub operations_fail: bool,
     pub clusters: Vec<Cluster>,
     /// Machines, the pool and backups.
-    pub estate: Estate,
+    pub backends: Backends,
     pub placement: Placement,
     /// What becomes of an instance that is followed, step by step. Gone after
     /// the last one when it is `None`.
@@ -49,7 +49,7 @@ pub fn instance(name: &str, project: &str, status: InstanceState) -> Instance {
         project: project.into(),
         status,
         uri: "docker.io/library/nginx:1.27".into(),
-        wanted: Wanted::Running,
+        wanted: DesiredState::Running,
         owner: "me".into(),
         generation: 1,
         created_at: CREATED.into(),
@@ -77,7 +77,7 @@ fn instances() -> Vec<Instance> {
     job.restarts = 4;
     let mut db = instance("db", "shop", InstanceState::Stopped);
     db.uri = "registry.lan:5000/team/postgres-with-a-long-name:v17".into();
-    db.wanted = Wanted::Stopped;
+    db.wanted = DesiredState::Stopped;
     db.workload_id = Some("0192f0c1-shop-pg".into());
     vec![web, job, db]
 }
@@ -178,7 +178,7 @@ pub fn objects() -> Objects {
         operations: super::operations::operations(),
         operations_fail: false,
         clusters: super::clusters::clusters(),
-        estate: super::estate::estate(),
+        backends: super::backends::backends(),
         placement: Placement {
             node: Some("rack1-7".into()),
             best: Some("rack1-7".into()),

@@ -50,7 +50,7 @@ fn ended(operation: &Operation, fails: bool) -> Operation {
         operation.status = OperationStatus::Failed;
         operation.message = "cancelled by ann".into();
         operation.steps[0].phase = "stuck".into();
-        operation.leftovers = vec!["close: the store is not there".into()];
+        operation.leftovers = vec!["close: the store does not exist".into()];
     }
     operation
 }

@@ -24,7 +24,7 @@ use tonic::{Request, Streaming};
 use super::fake::{Shared, State};
 use super::objects::{self, Objects};
 use super::services::{Answer, Answers, stream};
-use super::{clusters, data, estate, exec, operations};
+use super::{backends, clusters, data, exec, operations};
 
 pub fn routes(state: Shared) -> Routes {
     Routes::from(Router::new().fallback(serve).with_state(state))
@@ -78,7 +78,7 @@ async fn serve(Of(shared): Of<Shared>, method: Method, uri: Uri, body: Bytes) ->
     }
     let (route, name) = path.split_once('/').unwrap_or((&path, ""));
     let objects = &mut state.objects;
-    if let Some(response) = estate::serve(objects, (&method, &path, &query, &body)) {
+    if let Some(response) = backends::serve(objects, (&method, &path, &query, &body)) {
         return response;
     }
     let parts: Vec<&str> = path.split('/').collect();

@@ -246,7 +246,7 @@ impl Identity for Shared {
         let (name, proof) = match bearer.map(tonic::metadata::MetadataValue::as_bytes) {
             None => ("uid-0", "socket"),
             Some(b"Bearer the-secret") => ("ci", "token"),
-            Some(_) => return Err(Status::unauthenticated("the token is not known here")),
+            Some(_) => return Err(Status::unauthenticated("the token is unknown")),
         };
         Ok(Response::new(Caller {
             name: name.into(),
@@ -269,6 +269,7 @@ impl Identity for Shared {
             .calls
             .push(format!("issue {} {}", request.name, request.ttl_seconds));
         Ok(Response::new(IssuedCertificate {
+            registries: None,
             name: request.name,
             role: request.role,
             certificate_pem: "certificate\n".into(),

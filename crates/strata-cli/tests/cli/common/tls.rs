@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strata_identity::{
-    Authority, CertificateSpec, Clock, Host, LiveIdentity, server_config_optional_client,
+    Ca, CertificateSpec, Clock, Host, LiveIdentity, server_config_optional_client,
 };
 use strata_types::Role;
 use tokio::io::copy_bidirectional;
@@ -16,8 +16,8 @@ use super::World;
 
 impl World {
     /// The CA that signs for the port.
-    pub fn authority(&self) -> Authority {
-        Authority::open(&self.path("ca")).unwrap()
+    pub fn authority(&self) -> Ca {
+        Ca::open(&self.path("ca")).unwrap()
     }
 
     /// Opens a port before the node; `{}/admin` gets credentials for it, and

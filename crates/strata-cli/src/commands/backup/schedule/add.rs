@@ -10,32 +10,33 @@ use crate::session::Session;
 use crate::values::label_name;
 use crate::view::time_ms;
 
-/// Make backups from now on by a schedule
+/// Create or replace a backup schedule
 #[derive(Args, Debug)]
 #[command(after_help = "\
-WHEN is as in a crontab, in UTC: minute, hour, day, month, day of the week.
-After each backup, what no --keep rule keeps is pruned; without any, all stay.
+WHEN is a cron expression in UTC: minute, hour, day, month, day of the week.
+After each backup, backups that no --keep rule keeps are pruned; without
+rules, all are kept.
 
 Examples:
   strata backup schedule add nightly --when '30 2 * * *' --keep-daily 7
   strata backup schedule add hourly --when '0 * * * *' --keep-last 24")]
 pub struct Add {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
-    /// When, as in a crontab, in UTC
+    /// Cron expression in UTC
     #[arg(long, value_parser = five_fields)]
     when: String,
 
     #[command(flatten)]
     keep: KeepArgs,
 
-    /// Have it rest for now
+    /// Create the schedule suspended
     #[arg(long)]
     paused: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -65,7 +66,7 @@ impl Add {
         let asked = BackupSchedule {
             name: self.name,
             when: self.when,
-            keep: self.keep.said().unwrap_or_default(),
+            keep: self.keep.given().unwrap_or_default(),
             paused: self.paused,
             last_at_ms: None,
             next_at_ms: None,
@@ -78,7 +79,7 @@ impl Add {
             format!("; the next is due in {}", human::seconds(until.max(0)))
         });
         session.printer.note(&format!("added {name}{due}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &made),
             None => Ok(()),
         }

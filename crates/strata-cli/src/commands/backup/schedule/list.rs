@@ -8,7 +8,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The schedules, and when each is due
+/// List backup schedules
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -9,15 +9,14 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a schedule.
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
-    /// Make backups from now on by a schedule
+    /// Create or replace a backup schedule
     Add(add::Add),
-    /// The schedules, and when each is due
+    /// List backup schedules
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Make no more backups by schedules; those made stay
+    /// Delete backup schedules; their backups are kept
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
 }

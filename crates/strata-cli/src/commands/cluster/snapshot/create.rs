@@ -4,30 +4,30 @@ use clap::Args;
 use serde_json::json;
 use strata_api::rest::Cluster;
 
-use crate::commands::begun::Staying;
-use crate::commands::cluster::{One, current};
+use crate::commands::cluster::{ClusterArg, current};
+use crate::commands::operation_wait::WaitArgs;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Keep the state of a cluster as it is now
+/// Create a snapshot of a cluster
 #[derive(Args, Debug)]
 #[command(after_help = "\
-It is what the cluster knows, not what its volumes hold. The server makes some
-by itself, too.
+A snapshot holds the etcd of the cluster, not its volumes. The server also
+creates snapshots automatically.
 
 Examples:
   strata cluster snapshot create dev
   strata cluster snapshot create dev --detach")]
 pub struct Create {
     #[command(flatten)]
-    one: One,
+    one: ClusterArg,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
 impl Create {
@@ -35,16 +35,16 @@ impl Create {
         let rest = session.rest().await?;
         let name = &self.one.name;
         if self.dry_run {
-            current(&rest, name, "look at").await?;
-            let line = format!("would keep the state of {name}\n");
+            current(&rest, name, "read").await?;
+            let line = format!("would create a snapshot of {name}\n");
             return Ok(session.printer.data(line.as_bytes())?);
         }
         let begun = rest.begin::<Cluster>(name, "snapshot", &json!({})).await;
-        let begun = begun.map_err(unable(format!("keep the state of {name}")))?;
+        let begun = begun.map_err(unable(format!("create a snapshot of {name}")))?;
         let told = (
-            &*format!("keeping the state of {name}"),
-            &*format!("kept the state of {name}"),
+            &*format!("creating a snapshot of {name}"),
+            &*format!("created a snapshot of {name}"),
         );
-        self.staying.one(session, &rest, &begun, told).await
+        self.wait.one(session, &rest, &begun, told).await
     }
 }

@@ -4,12 +4,12 @@ use clap::Args;
 use strata_api::rest::{Cluster, ClusterSnapshot};
 use strata_client::rest::Query;
 
-use crate::commands::cluster::One;
+use crate::commands::cluster::ClusterArg;
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// What is kept of a cluster, the latest last
+/// List the snapshots of a cluster, oldest first
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +17,7 @@ Examples:
   strata cluster snapshot list dev -o name")]
 pub struct List {
     #[command(flatten)]
-    one: One,
+    one: ClusterArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -31,7 +31,8 @@ impl List {
         let found = rest.part::<Cluster, Vec<ClusterSnapshot>>(name, "snapshot", &query);
         let failed = unable(format!("list the snapshots of {name}"));
         let found = found.await.map_err(failed)?;
-        let empty = format!("no snapshots; make one with `strata cluster snapshot create {name}`");
+        let empty =
+            format!("no snapshots; create one with `strata cluster snapshot create {name}`");
         output::rows(session, self.output.format(), &found, &empty)
     }
 }

@@ -8,12 +8,11 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a snapshot.
 #[derive(Debug, Subcommand)]
 pub enum SnapshotCommand {
-    /// Keep the state of a cluster as it is now
+    /// Create a snapshot of a cluster
     Create(create::Create),
-    /// What is kept of a cluster, the latest last
+    /// List the snapshots of a cluster, oldest first
     #[command(visible_alias = "ls")]
     List(list::List),
 }

@@ -13,14 +13,13 @@ use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// The verbs of autoscaling.
 #[derive(Debug, Subcommand)]
 pub enum AutoscaleCommand {
-    /// How much room is kept free, and whether it is
+    /// Show the autoscaler settings
     Show(show::Show),
-    /// Say how much room is kept free
+    /// Update the autoscaler settings
     Set(set::Set),
-    /// What would be brought up or down now, and why
+    /// Show what the autoscaler would do now, and why
     Plan(plan::Plan),
 }
 
@@ -36,10 +35,12 @@ impl AutoscaleCommand {
 
 async fn current(rest: &RestClient) -> Result<Autoscaling> {
     let found = rest.get("", &Query::new()).await;
-    Ok(found.map_err(unable("look at autoscaling"))?.object)
+    Ok(found
+        .map_err(unable("read the autoscaler settings"))?
+        .object)
 }
 
-/// Room in words: `2 cpus, memory 4GB, 1 gpu`.
+/// Capacity as text: `2 cpus, memory 4GB, 1 gpu`.
 fn room(cpu: u64, memory: u64, gpu: u32) -> String {
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let mut parts = Vec::new();

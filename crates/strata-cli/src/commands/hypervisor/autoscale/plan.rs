@@ -10,7 +10,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, Column, Format, OutputArgs, Table};
 use crate::session::Session;
 
-/// What would be brought up or down now, and why
+/// Show what the autoscaler would do now, and why
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ impl Plan {
         let rest = session.rest().await?;
         let all = Query::new();
         let plan = rest.part::<Autoscaling, AutoscalePlan>("", "plan", &all);
-        let plan = plan.await.map_err(unable("plan the autoscaling"))?;
+        let plan = plan.await.map_err(unable("preview the autoscaler"))?;
         let text = match self.output.format() {
             format @ (Format::Json | Format::Yaml) => {
                 return output::document(session, format, &plan);
@@ -73,10 +73,10 @@ fn described(plan: &AutoscalePlan, width: Option<usize>, color: bool) -> String 
     let (free, waiting, kept) = (&plan.free, &plan.waiting, &plan.settings);
     let free = room(free.cpu, free.memory, free.gpu);
     let kept = room(kept.cpu, kept.memory, kept.gpu);
-    text.push_str(&format!("free: {free}; to be free: {kept}\n"));
+    text.push_str(&format!("free: {free}; target: {kept}\n"));
     let waiting = room(waiting.cpu, waiting.memory, waiting.gpu);
     if waiting != "nothing" {
-        text.push_str(&format!("waiting for room: {waiting}\n"));
+        text.push_str(&format!("unschedulable: {waiting}\n"));
     }
     if !plan.message.is_empty() {
         let plain = |c: char| if c.is_control() { ' ' } else { c };
@@ -84,7 +84,7 @@ fn described(plan: &AutoscalePlan, width: Option<usize>, color: bool) -> String 
         text.push('\n');
     }
     if !plan.settings.enabled {
-        text.push_str("autoscaling is off: nothing of it is done\n");
+        text.push_str("the autoscaler is disabled\n");
     }
     text
 }

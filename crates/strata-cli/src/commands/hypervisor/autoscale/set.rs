@@ -14,47 +14,48 @@ use crate::output::OutputArgs;
 use crate::session::Session;
 use crate::values::{Bytes, Millicpus};
 
-/// Say how much room is kept free
+/// Update the autoscaler settings
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("said").required(true).multiple(true)
     .args(["cpu", "memory", "gpu", "least", "most", "on", "off"]))]
 #[command(after_help = "\
-What is not said stays. Nothing is brought up or down while it is off.
+Settings that are not given keep their value. While the autoscaler is
+disabled, it does nothing.
 
 Examples:
   strata hypervisor autoscale set --cpu 4 --memory 8GB --on
   strata hypervisor autoscale set --least 1 --most 5
   strata hypervisor autoscale set --off")]
 pub struct Set {
-    /// Cpus that are to be free, as 4 or 500m
+    /// Free CPU to keep, e.g. 4 or 500m
     #[arg(long, value_name = "N", value_parser = cpu)]
     cpu: Option<u64>,
 
-    /// Memory that is to be free
+    /// Free memory to keep
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
 
-    /// GPUs that are to be free
+    /// Free GPUs to keep
     #[arg(long, value_name = "N")]
     gpu: Option<u32>,
 
-    /// So many hypervisors stay up at least
+    /// Minimum number of hypervisors
     #[arg(long, value_name = "N")]
     least: Option<u32>,
 
-    /// So many are up at most; 0 for as many as there are machines
+    /// Maximum number of hypervisors; 0 for all machines
     #[arg(long, value_name = "N")]
     most: Option<u32>,
 
-    /// Bring machines up and down to keep it
+    /// Enable the autoscaler
     #[arg(long, conflicts_with = "off")]
     on: bool,
 
-    /// Leave machines as they are
+    /// Disable the autoscaler
     #[arg(long)]
     off: bool,
 
-    /// Only say what would be changed
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -62,7 +63,7 @@ pub struct Set {
     output: OutputArgs,
 }
 
-/// Thousandths; unlike the share of an instance, it may be nothing.
+/// Millicores; unlike the limit of an instance, it may be 0.
 fn cpu(text: &str) -> std::result::Result<u64, String> {
     match text {
         "0" => Ok(0),
@@ -89,7 +90,7 @@ impl Set {
             }
             let lines = differences(&now, &after);
             let text: String = match lines.is_empty() {
-                true => "autoscaling is so already\n".to_owned(),
+                true => "the autoscaler settings are unchanged\n".to_owned(),
                 false => lines
                     .iter()
                     .map(|line| format!("would change {line}\n"))
@@ -100,9 +101,9 @@ impl Set {
         let changed = rest
             .update::<Autoscaling>("", &Query::new(), &patch, None)
             .await;
-        let changed = changed.map_err(unable("change autoscaling"))?;
-        session.printer.note("changed autoscaling");
-        match self.output.asked() {
+        let changed = changed.map_err(unable("update the autoscaler settings"))?;
+        session.printer.note("updated the autoscaler settings");
+        match self.output.requested() {
             Some(format) => print(session, format, &changed),
             None => Ok(()),
         }

@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs};
 use crate::session::Session;
 
-/// How much room is kept free, and whether it is
+/// Show the autoscaler settings
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +44,7 @@ fn describe(settings: &Autoscaling) -> String {
     details.row("Free", &free);
     details.row("Least", &settings.least.to_string());
     let most = match settings.most {
-        0 => "as many as there are machines".to_owned(),
+        0 => "all machines".to_owned(),
         n => n.to_string(),
     };
     details.row("Most", &most);

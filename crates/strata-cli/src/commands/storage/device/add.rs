@@ -9,21 +9,21 @@ use crate::output::{self, OutputArgs, human};
 use crate::session::Session;
 use crate::values::{Bytes, absolute};
 
-/// Add a spare, a block device or a file
+/// Add a spare: a block device or a file
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without a path a file is made under the data folder of the server. A device
-that has something on it is refused without --overwrite, which erases it.
+Without a path a file is created in the data directory of the server. A device
+that holds data is rejected without --overwrite, which erases it.
 
 Examples:
   strata storage device add /dev/sdb
   strata storage device add --bytes 10GB")]
 pub struct Add {
-    /// A block device of the server's machine
+    /// Block device of the server's host
     #[arg(value_parser = absolute)]
     path: Option<String>,
 
-    /// Make a file of this size
+    /// Create a file of this size
     #[arg(
         long,
         value_name = "SIZE",
@@ -32,15 +32,15 @@ pub struct Add {
     )]
     bytes: Option<Bytes>,
 
-    /// Take a device that has something on it, and erase that
+    /// Use a device that holds data, and erase it
     #[arg(long, requires = "path")]
     overwrite: bool,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -57,7 +57,7 @@ impl Add {
         };
         if self.dry_run {
             let over = if self.overwrite {
-                ", over all that is on it"
+                ", erasing its data"
             } else {
                 ""
             };
@@ -65,7 +65,7 @@ impl Add {
             return Ok(session.printer.data(line.as_bytes())?);
         }
         if self.overwrite {
-            session.confirm(&format!("Erase all that is on {what}?"), self.yes)?;
+            session.confirm(&format!("Erase all data on {what}?"), self.yes)?;
         }
         let rest = session.rest().await?;
         let asked = NewDevice {
@@ -77,9 +77,9 @@ impl Add {
         let added = added.map_err(unable(format!("add {what}")))?;
         let (name, size) = (&added.name, human::bytes(added.bytes));
         session.printer.note(&format!(
-            "added {name}, a spare of {size}; `strata storage expand` takes it into the pool"
+            "added {name}, a spare of {size}; `strata storage expand` adds it to the pool"
         ));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &added),
             None => Ok(()),
         }

@@ -7,10 +7,10 @@ use crate::failure::Result;
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// Devices of the pool, and spares
+/// List devices and spares of the pool
 #[derive(Args, Debug)]
 #[command(after_help = "\
-GIVEN is how much of a device is given to data, in use or not.
+ALLOCATED is how much of a device is allocated to data, in use or not.
 
 Examples:
   strata storage device list

@@ -10,18 +10,17 @@ use clap::Subcommand;
 use crate::failure::Result;
 use crate::session::Session;
 
-/// The verbs of a device.
 #[derive(Debug, Subcommand)]
 pub enum DeviceCommand {
-    /// Devices of the pool, and spares
+    /// List devices and spares of the pool
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Add a spare, a block device or a file
+    /// Add a spare: a block device or a file
     Add(add::Add),
-    /// Take spares away
+    /// Remove spares
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
-    /// Put a spare in the place of a device
+    /// Replace a device with a spare
     Replace(replace::Replace),
 }
 

@@ -4,31 +4,31 @@ use clap::Args;
 use strata_api::rest::{DeviceState, PoolDevice};
 use strata_client::rest::Query;
 
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::commands::storage::current;
 use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Take spares away
+/// Remove spares
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A device that data is on is refused: `strata storage shrink` makes spares of
-devices, `strata storage device replace` puts another in the place of one.
+A device in use is rejected: `strata storage shrink` turns devices into
+spares, `strata storage device replace` replaces one.
 
 Examples:
   strata storage device remove d3
   strata storage device remove d3 d4 --yes")]
 pub struct Remove {
-    /// The spares
+    /// Names of the spares
     #[arg(value_name = "NAME", required = true, add = complete::devices())]
     names: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -45,22 +45,23 @@ impl Remove {
                     Some(DeviceState::Spare) => format!("would remove {name}"),
                     Some(state) => {
                         let state = state.as_str().to_ascii_lowercase();
-                        format!("{name} would stay: it is {state}, no spare")
+                        format!("{name} would not be removed: it is {state}, not a spare")
                     }
                 })
             })
             .await;
         }
         session.confirm(&format!("Remove {}?", self.names.join(", ")), self.yes)?;
-        DEED.of_each(session, self.names, async |_, name| {
-            let answer = rest.delete::<PoolDevice>(&name, &Query::new()).await;
-            answer.map_err(unable(format!("remove the device {name}")))
-        })
-        .await
+        ACTION
+            .each_with(session, self.names, async |_, name| {
+                let answer = rest.delete::<PoolDevice>(&name, &Query::new()).await;
+                answer.map_err(unable(format!("remove the device {name}")))
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "remove",
     done: "removed",
     noun: "device",

@@ -4,34 +4,34 @@
 use clap::Args;
 use strata_api::rest::{PoolDevice, ReplaceRequest};
 
-use crate::commands::begun::{Doing, Staying};
+use crate::commands::operation_wait::{ActionLabels, WaitArgs};
 use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Put a spare in the place of a device
+/// Replace a device with a spare
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Takes the smallest spare that is large enough unless told. The pool stays in
-use. Ctrl-C leaves it to the server.
+Uses the smallest spare that is large enough by default. The pool stays
+online. Ctrl-C detaches; the operation continues on the server.
 
 Examples:
   strata storage device replace d1
   strata storage device replace d1 --with d4")]
 pub struct Replace {
-    /// The device
+    /// Name of the device
     #[arg(add = complete::devices())]
     name: String,
 
-    /// The spare that takes its place
+    /// Name of the spare to use
     #[arg(long, value_name = "SPARE", add = complete::devices())]
     with: Option<String>,
 
     #[command(flatten)]
-    staying: Staying,
+    wait: WaitArgs,
 }
 
-const WORDS: Doing = Doing {
+const LABELS: ActionLabels = ActionLabels {
     doing: "replacing",
     done: "replaced",
 };
@@ -46,9 +46,8 @@ impl Replace {
             let begun = rest.begin::<PoolDevice>(name, "replace", &asked).await;
             begun.map_err(unable(format!("replace the device {name}")))
         };
-        let staying = &self.staying;
-        staying
-            .each(session, &rest, &WORDS, &[self.name], begin)
+        let wait = &self.wait;
+        wait.each(session, &rest, &LABELS, &[self.name], begin)
             .await
     }
 }

@@ -11,34 +11,35 @@ use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::{Bytes, label_name};
 
-/// Make a volume, empty or as a copy of another
+/// Create a volume, empty or as a copy
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A copy takes no room until it differs. The same volume again is fine.
+A copy uses no space until it differs. Creating the same volume again
+succeeds.
 
 Examples:
   strata storage volume create data --size 10GB
   strata storage volume create guest --kind disk --size 20GB
   strata storage volume create trial --from data@monday")]
 pub struct Create {
-    /// Its name
+    /// Name
     #[arg(value_parser = label_name)]
     name: String,
 
-    /// What it may hold; as much as the pool unless told. A disk needs one
+    /// Quota [default: unlimited]. Required for a disk
     #[arg(long, value_name = "SIZE", required_if_eq("kind", "disk"))]
     size: Option<Bytes>,
 
-    /// files, for containers, or disk, for a virtual machine
+    /// Type: files for containers, disk for a virtual machine
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     kind: Kind,
 
-    /// Begin as a copy of this volume or snapshot
+    /// Volume or VOLUME@SNAPSHOT to copy
     #[arg(long, value_name = "VOLUME[@SNAPSHOT]", value_parser = origin)]
     #[arg(add = complete::pool_volumes())]
     from: Option<String>,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -68,7 +69,7 @@ impl Create {
             let all = rest.list::<PoolVolume>(&Query::new()).await;
             let all = all.map_err(unable("list the volumes"))?;
             let line = match all.iter().any(|volume| volume.name == *name) {
-                true => format!("{name} is there already\n"),
+                true => format!("{name} already exists\n"),
                 false => format!("would create {name}\n"),
             };
             return Ok(session.printer.data(line.as_bytes())?);
@@ -85,7 +86,7 @@ impl Create {
         let made = rest.create::<PoolVolume>(&asked).await;
         let made = made.map_err(unable(format!("create the volume {name}")))?;
         session.printer.note(&format!("created {name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &made),
             None => Ok(()),
         }

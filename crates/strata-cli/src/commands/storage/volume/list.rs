@@ -8,7 +8,7 @@ use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 
-/// The volumes on the pool
+/// List the volumes of the pool
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ impl List {
         let found = rest.list::<PoolVolume>(&Query::new()).await;
         let mut found = found.map_err(unable("list the volumes"))?;
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        let empty = "no volumes; make one with `strata storage volume create NAME`";
+        let empty = "no volumes; create one with `strata storage volume create NAME`";
         output::rows(session, self.output.format(), &found, empty)
     }
 }

@@ -17,24 +17,23 @@ use crate::complete;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// The verbs of a volume.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// The volumes on the pool
+    /// List the volumes of the pool
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Make a volume, empty or as a copy of another
+    /// Create a volume, empty or as a copy
     Create(create::Create),
-    /// One volume, all that is known of it
+    /// Show a volume
     Show(show::Show),
-    /// Change how much a volume may hold
+    /// Resize a volume
     Resize(resize::Resize),
-    /// Remove volumes with all that is in them
+    /// Delete volumes with their contents
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
-    /// Remember a volume as it is now
+    /// Create a snapshot of a volume
     Snapshot(snapshot::Snapshot),
-    /// Forget a snapshot of a volume
+    /// Delete a snapshot of a volume
     Unsnapshot(unsnapshot::Unsnapshot),
 }
 
@@ -52,10 +51,9 @@ impl VolumeCommand {
     }
 }
 
-/// Which volume.
 #[derive(Args, Clone, Debug)]
-struct One {
-    /// The volume
+struct PoolVolumeArg {
+    /// Name of the volume
     #[arg(add = complete::pool_volumes())]
     name: String,
 }

@@ -6,30 +6,30 @@ use strata_api::rest::PoolVolume;
 use strata_client::rest::Query;
 
 use super::current;
-use crate::commands::each::{Deed, preview};
+use crate::commands::bulk::{BulkAction, preview};
 use crate::complete;
 use crate::failure::{Result, unable};
 use crate::output::human;
 use crate::session::Session;
 
-/// Remove volumes with all that is in them
+/// Delete volumes with their contents
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Snapshots go with their volume; copies of it stay.
+Snapshots are deleted with their volume; copies are kept.
 
 Examples:
   strata storage volume remove data
   strata storage volume remove data trial --yes")]
 pub struct Remove {
-    /// The volumes
+    /// Names of the volumes
     #[arg(value_name = "NAME", required = true, add = complete::pool_volumes())]
     names: Vec<String>,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -39,7 +39,7 @@ impl Remove {
         let rest = session.rest().await?;
         if self.dry_run {
             return preview(session, &self.names, async |name| {
-                let volume = current(&rest, name, "look at").await?;
+                let volume = current(&rest, name, "read").await?;
                 let freed = human::bytes(volume.exclusive_bytes);
                 Ok(match volume.snapshots.len() {
                     0 => format!("would remove {name} and free {freed}"),
@@ -52,15 +52,16 @@ impl Remove {
             .await;
         }
         session.confirm(&format!("Remove {}?", self.names.join(", ")), self.yes)?;
-        DEED.of_each(session, self.names, async |_, name| {
-            let answer = rest.delete::<PoolVolume>(&name, &Query::new()).await;
-            answer.map_err(unable(format!("remove the volume {name}")))
-        })
-        .await
+        ACTION
+            .each_with(session, self.names, async |_, name| {
+                let answer = rest.delete::<PoolVolume>(&name, &Query::new()).await;
+                answer.map_err(unable(format!("remove the volume {name}")))
+            })
+            .await
     }
 }
 
-const DEED: Deed = Deed {
+const ACTION: BulkAction = BulkAction {
     verb: "remove",
     done: "removed",
     noun: "volume",

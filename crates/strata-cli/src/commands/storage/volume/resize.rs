@@ -4,29 +4,29 @@ use clap::Args;
 use strata_api::rest::{PoolVolume, PoolVolumePatch};
 use strata_client::rest::Query;
 
-use super::{One, current};
+use super::{PoolVolumeArg, current};
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs, human};
 use crate::session::Session;
 use crate::values::Bytes;
 
-/// Change how much a volume may hold
+/// Resize a volume
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A disk grows only. With none, a volume of files may fill the pool.
+A disk can only grow. With none, a volume of files may fill the pool.
 
 Examples:
   strata storage volume resize data 20GB
   strata storage volume resize data none")]
 pub struct Resize {
     #[command(flatten)]
-    one: One,
+    one: PoolVolumeArg,
 
-    /// What it may hold, or none
+    /// Quota, or none
     #[arg(value_parser = limit)]
     size: Bytes,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -39,7 +39,7 @@ fn limit(text: &str) -> std::result::Result<Bytes, String> {
     match text {
         "none" => Ok(Bytes(0)),
         text => match text.parse()? {
-            Bytes(0) => Err("0 is no size; write none for as much as the pool has".to_owned()),
+            Bytes(0) => Err("0 is not a size; write none for no quota".to_owned()),
             size => Ok(size),
         },
     }
@@ -57,7 +57,7 @@ impl Resize {
         let rest = session.rest().await?;
         let (name, Bytes(size)) = (&self.one.name, self.size);
         if self.dry_run {
-            let now = current(&rest, name, "look at").await?;
+            let now = current(&rest, name, "read").await?;
             let (before, after) = (word(now.quota_bytes), word(Some(size)));
             let line = format!("would resize {name}: {before} -> {after}\n");
             return Ok(session.printer.data(line.as_bytes())?);
@@ -70,7 +70,7 @@ impl Resize {
             .await;
         let changed = changed.map_err(unable(format!("resize the volume {name}")))?;
         session.printer.note(&format!("resized {name}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &changed),
             None => Ok(()),
         }

@@ -4,13 +4,13 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::PoolVolume;
 
-use super::{One, current};
+use super::{PoolVolumeArg, current};
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::session::Session;
 use crate::view::{kind_word, time_ms};
 
-/// One volume, all that is known of it
+/// Show a volume
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   strata storage volume show data -o json | jq .exclusiveBytes")]
 pub struct Show {
     #[command(flatten)]
-    one: One,
+    one: PoolVolumeArg,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -43,9 +43,9 @@ fn describe(volume: &PoolVolume, now: Timestamp) -> String {
     details.row("Name", &volume.name);
     details.row("Kind", kind_word(volume.kind));
     let size = volume.quota_bytes.map(human::bytes);
-    details.row("Size", &size.unwrap_or_else(|| "as the pool".to_owned()));
+    details.row("Size", &size.unwrap_or_else(|| "unlimited".to_owned()));
     let (used, own) = (volume.used_bytes, volume.exclusive_bytes);
-    let used = format!("{}, {} of it alone", human::bytes(used), human::bytes(own));
+    let used = format!("{}, {} exclusive", human::bytes(used), human::bytes(own));
     details.row("Used", &used);
     details.row("From", &volume.origin);
     for snapshot in &volume.snapshots {

@@ -3,25 +3,25 @@
 use clap::Args;
 use strata_api::rest::{NewSnapshot, PoolVolume};
 
-use super::One;
+use super::PoolVolumeArg;
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Remember a volume as it is now
+/// Create a snapshot of a volume
 #[derive(Args, Debug)]
 #[command(after_help = "\
-It takes no room until the volume differs. `create --from VOLUME@SNAPSHOT`
-makes a volume of it again.
+A snapshot uses no space until the volume differs. `create --from
+VOLUME@SNAPSHOT` creates a volume from it.
 
 Examples:
   strata storage volume snapshot data monday")]
 pub struct Snapshot {
     #[command(flatten)]
-    one: One,
+    one: PoolVolumeArg,
 
-    /// The name of the snapshot
+    /// Name of the snapshot
     #[arg(value_parser = label_name)]
     snapshot: String,
 
@@ -39,7 +39,7 @@ impl Snapshot {
         let made = rest.add::<PoolVolume>(name, "snapshot", &asked).await;
         let made = made.map_err(unable(format!("snapshot the volume {name}")))?;
         session.printer.note(&format!("created {name}@{snapshot}"));
-        match self.output.asked() {
+        match self.output.requested() {
             Some(format) => output::one(session, format, &made),
             None => Ok(()),
         }

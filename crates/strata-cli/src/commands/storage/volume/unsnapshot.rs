@@ -3,28 +3,28 @@
 use clap::Args;
 use strata_api::rest::PoolVolume;
 
-use super::One;
+use super::PoolVolumeArg;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::values::label_name;
 
-/// Forget a snapshot of a volume
+/// Delete a snapshot of a volume
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Volumes that were made of it stay.
+Volumes that were created from it are kept.
 
 Examples:
   strata storage volume unsnapshot data monday
   strata storage volume unsnapshot data monday --yes")]
 pub struct Unsnapshot {
     #[command(flatten)]
-    one: One,
+    one: PoolVolumeArg,
 
-    /// The name of the snapshot
+    /// Name of the snapshot
     #[arg(value_parser = label_name)]
     snapshot: String,
 
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     yes: bool,
 }

@@ -39,7 +39,7 @@ async fn a_command_ends_as_ours() {
     exit 2
     --- stdout
     --- stderr
-    error: -t needs a terminal, and the input is none
-    hint: leave -t out; -i alone gives a command what is piped in
+    error: -t requires a terminal, and the input is not one
+    hint: omit -t; -i alone forwards piped input
     "#);
 }

@@ -3,7 +3,7 @@
 use crate::common::World;
 
 #[tokio::test]
-async fn what_is_piped_in_comes_back_from_cat() {
+async fn piped_input_reaches_the_command() {
     let mut world = World::new();
     world.piped = "hi\n";
     insta::assert_snapshot!(world.run("strata pod exec -i web -- cat").await, @r#"
@@ -52,7 +52,7 @@ async fn the_exit_code_is_the_commands() {
 }
 
 #[tokio::test]
-async fn who_where_and_with_what_can_be_said() {
+async fn client_flags_select_the_server_and_credentials() {
     let world = World::new();
     let line = "strata pod exec web --user 1000 --workdir /srv -e A=1 -e NO_SUCH_ONE_HERE \
                 -- exit 0";
@@ -71,13 +71,13 @@ async fn a_terminal_cannot_be_given_where_there_is_none() {
     exit 2
     --- stdout
     --- stderr
-    error: -t needs a terminal, and the input is none
-    hint: leave -t out; -i alone gives a command what is piped in
+    error: -t requires a terminal, and the input is not one
+    hint: omit -t; -i alone forwards piped input
     "#);
 }
 
 #[tokio::test]
-async fn refusals_are_told_as_everywhere() {
+async fn server_errors_are_reported() {
     let world = World::new();
     insta::assert_snapshot!(world.run("strata pod exec nobody -- ls").await, @r#"
     exit 6
@@ -100,7 +100,7 @@ async fn refusals_are_told_as_everywhere() {
     --- stdout
     --- stderr
     error: cannot run vanish in the pod web
-      nobody told how it ended
+      no exit status received
     "#);
     assert_eq!(world.exit("strata pod exec web").await, 2);
 }

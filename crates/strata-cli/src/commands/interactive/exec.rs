@@ -9,36 +9,36 @@ use strata_api::strata::v1::exec_input::Input;
 use strata_api::strata::v1::{EndOfInput, ExecInput, ExecOutput, ExecStart};
 use tonic::{Response, Status, Streaming};
 
-use super::{Order, Parting, Talk, exit, orders, received};
+use super::{ControlMessage, DetachReason, InteractiveSession, exit, orders, received};
 use crate::failure::{Exit, Failure, Peer, Result, cannot};
 use crate::session::Session;
 use crate::terminal;
 use crate::values::EnvironmentArg;
 
-/// Flatten this behind the name of what it runs in.
+/// Exec flags, flattened after the name of the resource.
 #[derive(Args, Debug)]
 pub(crate) struct ExecArgs {
-    /// Give it our input; without this its input is empty
+    /// Forward standard input [default: empty input]
     #[arg(short, long)]
     interactive: bool,
 
-    /// Give it our terminal
+    /// Allocate a terminal
     #[arg(short, long)]
     tty: bool,
 
-    /// user[:group] instead of the usual one there
+    /// User to run as, user[:group] [default: that of the container]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
 
-    /// The folder it starts in, instead of the usual one there
-    #[arg(long, value_name = "FOLDER")]
+    /// Working directory [default: that of the container]
+    #[arg(long, value_name = "DIRECTORY")]
     workdir: Option<String>,
 
-    /// Put into its environment; KEY alone takes your own
+    /// Set an environment variable; KEY alone copies yours; repeatable
     #[arg(short, long, value_name = "KEY[=VALUE]")]
     env: Vec<EnvironmentArg>,
 
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -47,9 +47,10 @@ impl ExecArgs {
     /// Refuses a terminal where there is none, before anybody is asked.
     pub(crate) fn check(&self, session: &Session) -> Result {
         if self.tty && !session.terminal {
-            let what = "-t needs a terminal, and the input is none";
-            return Err(Failure::new(Exit::Usage, what)
-                .hint("leave -t out; -i alone gives a command what is piped in"));
+            let what = "-t requires a terminal, and the input is not one";
+            return Err(
+                Failure::new(Exit::Usage, what).hint("omit -t; -i alone forwards piped input")
+            );
         }
         Ok(())
     }
@@ -71,7 +72,7 @@ impl ExecArgs {
         let input = stream::once(ready(self.start(id)))
             .chain(stream::select(ordered.map(order), self.typed(session)));
         let answer = call(input.map(wrap).boxed()).await;
-        let talk = Talk {
+        let interactive = InteractiveSession {
             outputs: answer.map_err(cannot(peer, &*what))?.into_inner(),
             peer,
             what,
@@ -81,10 +82,10 @@ impl ExecArgs {
             raw: self.tty && self.interactive,
             pass_signals: true,
         };
-        match talk.stay(session).await? {
-            Parting::Ended(ended) => exit(&program, &ended),
-            Parting::Left(exit) => {
-                let left = format!("\nleft {program} in {name}");
+        match interactive.run(session).await? {
+            DetachReason::Ended(ended) => exit(&program, &ended),
+            DetachReason::Left(exit) => {
+                let left = format!("\ndetached from {program} in {name}");
                 session.printer.note(&left);
                 Err(Failure::silent(exit))
             }
@@ -123,10 +124,10 @@ impl ExecArgs {
     }
 }
 
-fn order(order: Order) -> Input {
+fn order(order: ControlMessage) -> Input {
     match order {
-        Order::Resize(size) => Input::Resize(size),
-        Order::Signal(number) => Input::Signal(number),
+        ControlMessage::Resize(size) => Input::Resize(size),
+        ControlMessage::Signal(number) => Input::Signal(number),
     }
 }
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_identity::{
-    Authority, CertificateSpec, Clock, LiveIdentity, Tokens, server_config_optional_client,
+    Ca, CertificateSpec, Clock, LiveIdentity, Tokens, server_config_optional_client,
 };
 use strata_scheduler::{Overcommit, Settings};
-use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen};
-use strata_server::faces::InstancesFace;
-use strata_server::faces::rest::{self, RestState};
+use strata_server::api::grpc::NodeInstancesApi;
+use strata_server::api::rest::{self, RestState};
+use strata_server::core::{Core, CoreSettings, Lead, NodeFacts, Range, Registration};
 use strata_server::link::Tunnels;
-use strata_server::{Build, Faces, Metrics, operations, placement, reconcile};
+use strata_server::{ApiServer, Build, Metrics, api, operations, placement, reconcile};
 use strata_store::Memory;
-use strata_transport::{Gate, serve_tls};
+use strata_transport::{AuthLayer, serve_tls};
 use strata_types::Role;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -31,7 +31,7 @@ struct Served {
 impl Served {
     async fn start() -> Self {
         let world = World::new();
-        let authority = Authority::open(&world.path("ca")).unwrap();
+        let authority = Ca::open(&world.path("ca")).unwrap();
         let tokens = Arc::new(Tokens::open(&world.path("tokens.json")).unwrap());
         let admin = CertificateSpec::caller("me".parse().unwrap(), Role::Admin);
         let admin = authority.issue(&admin).unwrap();
@@ -44,6 +44,8 @@ impl Served {
             overcommit: Overcommit::default(),
             alone: true,
             bounds: Default::default(),
+            events_file: None,
+            server_port: None,
         };
         let store = Arc::new(Memory::new());
         let core = Core::open(store.clone(), settings, shutdown.clone());
@@ -51,21 +53,21 @@ impl Served {
         core.set_lead(Lead::Leading(None));
         let placement = placement::start(core.clone(), shutdown.clone());
         reconcile::start_liveness(core.clone(), shutdown.clone());
-        let estate = operations::Estate::none(&core);
-        let operations = operations::start(&core, &estate, store, shutdown.clone()).unwrap();
-        let talk = InstancesFace::new(core.clone(), Tunnels::default());
+        let backends = operations::Backends::none(&core);
+        let operations = operations::start(&core, &backends, store, shutdown.clone()).unwrap();
+        let talk = NodeInstancesApi::new(core.clone(), Tunnels::default());
         let state = RestState::new(
             core.clone(),
             placement,
             operations,
-            estate,
+            backends,
             talk,
             shutdown.clone(),
         );
-        let gate = Gate::new(Some(tokens), Clock::system());
+        let gate = AuthLayer::new(api::policy(), Some(tokens), Clock::system());
         let metrics = Arc::new(Metrics::new(gate.refusals(), Build::default()));
-        let faces = Faces::new(metrics).http(rest::routes(state));
-        let app = faces.router().await.unwrap();
+        let api = ApiServer::new(metrics).http(rest::routes(state));
+        let app = api.router().await.unwrap();
         let server = CertificateSpec::server("server".parse().unwrap());
         let identity = LiveIdentity::new(&authority.issue(&server).unwrap()).unwrap();
         let tls =
@@ -94,12 +96,12 @@ impl Served {
             subnet: None,
         };
         self.core.register_node(&registration).await.unwrap();
-        let seen = Seen {
+        let facts = NodeFacts {
             capacity: Some((64_000, 256_000_000_000, 2_000_000_000_000)),
             follows: Some(true),
-            ..Seen::default()
+            ..NodeFacts::default()
         };
-        self.core.see_node(name, &seen).await.unwrap();
+        self.core.update_node_facts(name, &facts).await.unwrap();
     }
 
     /// Runs a command; gives its exit code, stdout and stderr.
@@ -185,7 +187,7 @@ async fn a_node_is_drained_and_opened_when_that_is_called_off() {
     let made = "strata instance create web --image nginx --detach";
     server.ok(made).await;
     let on_it = async || strata_testkit::holds(server.core.instances_on("n1") == 1);
-    strata_testkit::wait_for("it is placed", strata_testkit::PATIENCE, on_it).await;
+    strata_testkit::wait_for("it is placed", strata_testkit::TEST_TIMEOUT, on_it).await;
     let id = server.ok("strata node drain n1 --detach").await;
     let id = id.trim();
     let shown = server
@@ -242,7 +244,7 @@ async fn an_instance_that_finds_no_node_fails_and_is_explained() {
 }
 
 #[tokio::test]
-async fn what_was_applied_is_unchanged_the_next_time() {
+async fn applied_manifest_is_unchanged_the_next_time() {
     let server = Served::start().await;
     let file = "\
 kind: instance

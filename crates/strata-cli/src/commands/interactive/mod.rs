@@ -1,6 +1,6 @@
-//! Staying with a process elsewhere: what it writes comes here, what is typed
-//! and the signals that reach us go there. `exec` and `attach` differ in
-//! their messages alone, and pods from instances in whom they ask.
+//! Interactive sessions with a remote process: output is printed here; input
+//! and signals are sent there. `exec` and `attach` differ only in their
+//! messages, and pods from instances in the service they call.
 
 mod exec;
 
@@ -19,26 +19,29 @@ use crate::terminal::{self, RawMode};
 
 pub(crate) use exec::ExecArgs;
 
-/// How many signals and sizes may wait. They come from people: more only
-/// wait where the other side takes nothing at all, and then are of no use.
-const ORDERS: usize = 64;
+/// Capacity of the control channel. Signals and resizes come from users: the
+/// channel fills only if the peer reads nothing.
+const CONTROL_CAPACITY: usize = 64;
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 const SIGHUP: i32 = 1;
 
-/// What goes to the process beside its input.
+/// A control message to the process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Order {
-    /// Its terminal has this size now.
+pub(crate) enum ControlMessage {
+    /// New size of the terminal.
     Resize(TerminalSize),
-    /// It gets this signal.
+    /// A signal to deliver.
     Signal(i32),
 }
 
-/// A way for orders, to be made one stream with the input.
-pub(crate) fn orders() -> (mpsc::Sender<Order>, impl Stream<Item = Order> + Send) {
-    let (sender, receiver) = mpsc::channel(ORDERS);
+/// The control channel, merged with the input into one stream.
+pub(crate) fn orders() -> (
+    mpsc::Sender<ControlMessage>,
+    impl Stream<Item = ControlMessage> + Send,
+) {
+    let (sender, receiver) = mpsc::channel(CONTROL_CAPACITY);
     (sender, received(receiver))
 }
 
@@ -49,13 +52,13 @@ pub(crate) fn received<T: Send>(receiver: mpsc::Receiver<T>) -> impl Stream<Item
     })
 }
 
-/// How it is stayed with.
-pub(crate) struct Talk<'a> {
+/// Options of an interactive session.
+pub(crate) struct InteractiveSession<'a> {
     pub(crate) peer: &'a dyn Peer,
     /// For errors: "run cat in the pod web".
     pub(crate) what: String,
     pub(crate) outputs: Streaming<ExecOutput>,
-    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) orders: mpsc::Sender<ControlMessage>,
     /// It has a terminal of the size of ours.
     pub(crate) terminal: bool,
     /// Every key that is pressed goes to it, Ctrl-C among them.
@@ -64,23 +67,23 @@ pub(crate) struct Talk<'a> {
     pub(crate) pass_signals: bool,
 }
 
-/// How staying with it ended.
-pub(crate) enum Parting {
-    /// It ended.
+/// Why the session ended.
+pub(crate) enum DetachReason {
+    /// The process exited.
     Ended(ExecEnded),
-    /// We left it; the exit code says by which signal.
+    /// Detached; the exit code names the signal.
     Left(Exit),
 }
 
-impl Talk<'_> {
-    /// Stays until one of both ends it. The terminal is ours again after.
-    pub(crate) async fn stay(mut self, session: &mut Session) -> Result<Parting> {
+impl InteractiveSession<'_> {
+    /// Runs until either side ends the session, then restores the terminal.
+    pub(crate) async fn run(mut self, session: &mut Session) -> Result<DetachReason> {
         let mut signals = Signals::new().map_err(|why| {
             Failure::new(Exit::Unexpected, "cannot listen for signals").because(why.to_string())
         })?;
         let _raw = match self.raw {
             true => Some(RawMode::enter().map_err(|why| {
-                Failure::new(Exit::Unexpected, "cannot take the terminal over")
+                Failure::new(Exit::Unexpected, "cannot take over the terminal")
                     .because(why.to_string())
             })?),
             false => None,
@@ -91,40 +94,40 @@ impl Talk<'_> {
                 output = self.outputs.message() => {
                     let Some(output) = output.map_err(cannot(self.peer, &*self.what))? else {
                         let what = format!("cannot {}", self.what);
-                        let why = "nobody told how it ended";
+                        let why = "no exit status received";
                         return Err(Failure::new(Exit::Server, what).because(why));
                     };
                     match output.output {
                         Some(Output::Stdout(bytes)) => session.printer.data(&bytes)?,
                         Some(Output::Stderr(bytes)) => session.printer.data_err(&bytes)?,
-                        Some(Output::Ended(ended)) => return Ok(Parting::Ended(ended)),
+                        Some(Output::Ended(ended)) => return Ok(DetachReason::Ended(ended)),
                         Some(Output::Started(_)) | None => {}
                     }
                 }
                 number = signals.next() => match number {
-                    None if self.terminal => self.order(Order::Resize(terminal::size())),
+                    None if self.terminal => self.order(ControlMessage::Resize(terminal::size())),
                     None => {}
                     Some(number) => {
                         // A raw terminal sends Ctrl-C as a key; a signal
                         // that comes nevertheless is meant for us.
                         let pass = self.pass_signals && !self.raw && !passed;
                         if !pass || number == SIGHUP {
-                            return Ok(Parting::Left(by_signal(number)));
+                            return Ok(DetachReason::Left(by_signal(number)));
                         }
                         passed = true;
-                        self.order(Order::Signal(number));
+                        self.order(ControlMessage::Signal(number));
                     }
                 },
             }
         }
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: ControlMessage) {
         let _ = self.orders.try_send(order);
     }
 }
 
-/// The signals that matter while we stay.
+/// Signals handled during the session.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -142,7 +145,7 @@ impl Signals {
         })
     }
 
-    /// The number of the next one; none when it is the terminal's new size.
+    /// The next signal number; `None` for a resize.
     async fn next(&mut self) -> Option<i32> {
         tokio::select! {
             _ = self.interrupt.recv() => Some(SIGINT),
@@ -153,7 +156,7 @@ impl Signals {
     }
 }
 
-/// The exit code of a process that a signal ended, as shells tell it.
+/// Exit code of a process killed by a signal, as in shells.
 pub(crate) fn by_signal(number: i32) -> Exit {
     match number {
         SIGINT => Exit::Interrupted,
@@ -161,7 +164,7 @@ pub(crate) fn by_signal(number: i32) -> Exit {
     }
 }
 
-/// The end of a process as our own.
+/// Maps the exit of a process to ours.
 pub(crate) fn exit(command: &str, ended: &ExecEnded) -> Result {
     match (ended.exit_code, ended.signal) {
         (Some(0), _) => Ok(()),

@@ -1,6 +1,6 @@
-//! What happened to pods or virtual machines. The stream gives what is
-//! remembered and goes on for ever, without a mark between the two; a moment
-//! of silence is the mark.
+//! Events of pods or virtual machines. The stream sends the history and then
+//! live events without a marker between them; a pause marks the end of the
+//! history.
 
 use std::time::Duration;
 
@@ -13,41 +13,41 @@ use tonic::Status;
 use crate::failure::{Result, cannot};
 use crate::output::{self, Format};
 use crate::session::Session;
-use crate::view::state_tone;
+use crate::view::state_style;
 
-/// The history is in memory at the other end: it comes without pauses.
-const SILENCE: Duration = Duration::from_millis(300);
+/// Pause after which the history is complete: it is in memory on the node and
+/// comes without pauses.
+const HISTORY_IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Something that happened.
-pub(super) struct Happened {
+/// An event of a pod or virtual machine.
+pub(super) struct NodeEvent {
     pub(super) at: Option<Timestamp>,
     pub(super) name: String,
     pub(super) id: String,
     pub(super) state: &'static str,
     pub(super) message: String,
-    /// So many events were left out here.
+    /// Number of events that were dropped before this one.
     pub(super) missed: u64,
 }
 
-/// The same as data.
+/// The event as JSON.
 #[derive(Serialize)]
 struct EventView {
     at: Option<Timestamp>,
     #[serde(flatten)]
-    whom: Whom,
+    whom: EventTarget,
     state: &'static str,
     message: String,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Whom {
+enum EventTarget {
     Pod { pod: String, pod_id: String },
     Vm { vm: String, vm_id: String },
 }
 
-/// Prints what is remembered, and what comes if told so. `noun` is `pod` or
-/// `vm`.
+/// Prints the history, and live events with `follow`. `noun` is `pod` or `vm`.
 pub(super) async fn print_all<S>(
     session: &mut Session,
     node: &NodeClient,
@@ -56,13 +56,15 @@ pub(super) async fn print_all<S>(
     mut events: S,
 ) -> Result
 where
-    S: Stream<Item = std::result::Result<Happened, Status>> + Unpin,
+    S: Stream<Item = std::result::Result<NodeEvent, Status>> + Unpin,
 {
     loop {
         let next = async {
             match follow {
                 true => Some(events.next().await),
-                false => tokio::time::timeout(SILENCE, events.next()).await.ok(),
+                false => tokio::time::timeout(HISTORY_IDLE_TIMEOUT, events.next())
+                    .await
+                    .ok(),
             }
         };
         match session.printer.unless_gone(next).await?.flatten() {
@@ -75,9 +77,9 @@ where
     }
 }
 
-fn print(session: &mut Session, noun: &str, format: Format, event: Happened) -> Result {
+fn print(session: &mut Session, noun: &str, format: Format, event: NodeEvent) -> Result {
     if event.missed > 0 {
-        let missed = format!("{} events were left out here", event.missed);
+        let missed = format!("{} events were dropped here", event.missed);
         session.printer.warn(&missed);
     }
     if event.name.is_empty() {
@@ -88,11 +90,11 @@ fn print(session: &mut Session, noun: &str, format: Format, event: Happened) -> 
             let view = EventView {
                 at: event.at,
                 whom: match noun {
-                    "vm" => Whom::Vm {
+                    "vm" => EventTarget::Vm {
                         vm: event.name,
                         vm_id: event.id,
                     },
-                    _ => Whom::Pod {
+                    _ => EventTarget::Pod {
                         pod: event.name,
                         pod_id: event.id,
                     },
@@ -107,7 +109,7 @@ fn print(session: &mut Session, noun: &str, format: Format, event: Happened) -> 
             let at = event.at.map_or("-".to_owned(), |at| format!("{at:.3}"));
             let width = 11usize;
             let state = format!("{:<width$}", event.state);
-            let state = state_tone(event.state).paint(&state, session.printer.color);
+            let state = state_style(event.state).paint(&state, session.printer.color);
             let said: String = event
                 .message
                 .chars()

@@ -1,5 +1,4 @@
-//! What a pod is to be, said in flags. Everything is read here and checked
-//! by the node.
+//! Specification of a pod in flags: parsed here, validated by the node.
 
 use std::path::PathBuf;
 
@@ -16,159 +15,160 @@ use crate::values::{
 };
 use crate::view::{HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView};
 
-/// What the pod is to be.
+/// Specification of a pod.
 #[derive(Args, Debug)]
-pub(super) struct Wanted {
-    /// Its name, for people and for other pods
+pub(super) struct PodSpecArgs {
+    /// Name, also resolvable by other pods
     #[arg(value_parser = label_name, required_unless_present = "file")]
     name: Option<String>,
-    /// What it is made of: nginx:1.27, x@sha256:…, oci:PATH, docker-archive:PATH
+    /// Image reference: nginx:1.27, x@sha256:…, oci:PATH, docker-archive:PATH
     #[arg(value_parser = image_name, required_unless_present = "file")]
     #[arg(add = complete::images())]
     image: Option<String>,
-    /// Its command and arguments, instead of the image's
+    /// Command and arguments, overriding those of the image
     #[arg(last = true, value_name = "COMMAND")]
     words: Vec<String>,
 
-    /// Put into its environment; KEY alone takes your own
+    /// Set an environment variable; KEY alone copies yours; repeatable
     #[arg(short, long, value_name = "KEY[=VALUE]")]
     env: Vec<EnvironmentArg>,
-    /// A file with a variable in each line
+    /// File with one environment variable per line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     env_file: Vec<PathBuf>,
-    /// Lead a port of the machine to one of the pod: 8080:80,
-    /// 127.0.0.1:53:53/udp
+    /// Publish a port: [ADDRESS:]HOST:CONTAINER[/udp], e.g. 8080:80; repeatable
     #[arg(short, long, value_name = "PORT", value_parser = checked::<PortMapping>)]
     port: Vec<String>,
-    /// Mount /folder:/target, NAME:/target or pool=NAME:/target, with :ro to
-    /// read only. Folders are those of the node's machine
+    /// Mount a volume: /directory:/target, NAME:/target or pool=NAME:/target,
+    /// with :ro for read-only. Directories are on the host of the node;
+    /// repeatable
     #[arg(short, long, value_name = "VOLUME")]
     volume: Vec<VolumeArg>,
-    /// Mount memory: /target or /target:SIZE; 64MiB unless told
+    /// Mount a tmpfs: /target or /target:SIZE [default: 64MiB]
     #[arg(long, value_name = "TARGET")]
     tmpfs: Vec<TmpfsArg>,
 
-    /// At most so many cpus' worth of time: 0.5 or 500m
+    /// CPU limit, e.g. 0.5 or 500m
     #[arg(long, value_name = "N")]
     cpu: Option<Millicpus>,
-    /// Killed beyond this
+    /// Memory limit; processes are killed beyond it
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// What it may write to its own root
+    /// Disk limit of its root file system
     #[arg(long, value_name = "SIZE")]
     disk: Option<Bytes>,
-    /// At most so many processes and threads
+    /// Maximum number of processes and threads
     #[arg(long, value_name = "N")]
     pids: Option<u64>,
-    /// Its weight when cpus are short, 2 to 262144; 1024 unless told
+    /// CPU weight, 2 to 262144 [default: 1024]
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     cpu_shares: u64,
 
-    /// user[:group] instead of the image's
+    /// User to run as, user[:group], overriding that of the image
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// The folder it starts in
-    #[arg(long, value_name = "FOLDER")]
+    /// Working directory
+    #[arg(long, value_name = "DIRECTORY")]
     workdir: Option<String>,
-    /// Instead of the image's entry point, split into words as a shell would
+    /// Entry point, overriding that of the image; split into words like a shell
+    /// does
     #[arg(long, value_name = "STRING")]
     entrypoint: Option<String>,
-    /// What it calls itself; its name unless told
+    /// Hostname [default: its name]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// The node's bridge, the machine's own network, or a loopback alone
+    /// Network: the bridge of the node, the host network, or loopback only
     #[arg(long, value_enum, default_value_t)]
     network: Network,
-    /// The address it wants from the node's subnet
+    /// IP address from the subnet of the node
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
 
-    /// Give a capability beyond the usual: NET_ADMIN, or ALL
+    /// Add a capability to the default set: NET_ADMIN, or ALL; repeatable
     #[arg(long, value_name = "CAP", value_delimiter = ',')]
     cap_add: Vec<String>,
-    /// Take a capability away, or ALL, before others are added
+    /// Drop a capability, or ALL, before others are added; repeatable
     #[arg(long, value_name = "CAP", value_delimiter = ',')]
     cap_drop: Vec<String>,
-    /// Do not filter system calls
+    /// Disable the seccomp filter
     #[arg(long)]
     any_system_call: bool,
-    /// Let programs gain privileges, as sudo does
+    /// Allow programs to gain privileges, as sudo does
     #[arg(long)]
     privilege_escalation: bool,
-    /// Nothing of its root can be changed
+    /// Mount the root file system read-only
     #[arg(long)]
     read_only: bool,
-    /// Make its program PID 1, as systemd, s6 and busybox init have to be
+    /// Run its program as PID 1, as busybox init requires
     ///
-    /// [default: an init of Strata's, which reaps and passes signals on]
+    /// [default: an init that reaps processes and forwards signals]
     #[arg(long)]
     no_init: bool,
-    /// Whose users it has: its own, unprivileged on the host, or the host's
+    /// User namespace: its own, unprivileged on the host, or that of the host
     ///
-    /// The users of the host are for admins. [default: own, and host with
-    /// --network host]
+    /// The user namespace of the host is for admins only. [default: own; host
+    /// with --network host]
     #[arg(long, value_name = "USERS", num_args = 0..=1, require_equals = true, default_missing_value = "own")]
     user_namespace: Option<UsersArg>,
-    /// A limit of each process: nofile=1024:4096
+    /// Resource limit per process, e.g. nofile=1024:4096; repeatable
     #[arg(long, value_name = "LIMIT", value_parser = checked::<Rlimit>)]
     ulimit: Vec<String>,
-    /// A setting of its own kernel namespaces: net.core.somaxconn=1024
+    /// Sysctl of its namespaces, e.g. net.core.somaxconn=1024; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = checked::<Sysctl>)]
     sysctl: Vec<String>,
 
     // Not a struct of its own: the parser cannot exclude what is nested.
-    /// Do not use the image's own health check
+    /// Disable the health check of the image
     #[arg(long, conflicts_with = "probe")]
     no_health: bool,
-    /// It works when this exits with 0 in it
+    /// Health check: command in the container; healthy if it exits with 0
     #[arg(long, value_name = "COMMAND", group = "probe")]
     health_exec: Option<String>,
-    /// It works when it answers on PORT[/path] with 200 to 399
+    /// Health check: HTTP GET to PORT[/path]; healthy on status 200 to 399
     #[arg(long, value_name = "PORT", group = "probe")]
     health_http: Option<HttpProbeArg>,
-    /// It works when it takes connections on this port
+    /// Health check: TCP port; healthy if it accepts connections
     #[arg(long, value_name = "PORT", group = "probe")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     health_tcp: Option<u16>,
-    /// Between two questions; 10s unless told
+    /// Interval between health checks [default: 10s]
     #[arg(long, value_name = "DURATION", requires = "probe")]
     health_interval: Option<Span>,
-    /// How long an answer may take; 5s unless told
+    /// Timeout of a health check [default: 5s]
     #[arg(long, value_name = "DURATION", requires = "probe")]
     health_timeout: Option<Span>,
-    /// So many failures in a row make it unhealthy; 3 unless told
+    /// Consecutive failures until it is unhealthy [default: 3]
     #[arg(long, value_name = "N", requires = "probe")]
     health_retries: Option<u32>,
-    /// Failures do not count for so long after its start
+    /// Start period in which failures do not count
     #[arg(long, value_name = "DURATION", requires = "probe")]
     health_start_period: Option<Span>,
 
-    /// What to do when it ends by itself; on-failure unless told
+    /// Restart policy [default: on-failure]
     #[arg(long, value_enum, value_name = "WHEN")]
     restart: Option<Restart>,
-    /// Between its stop signal and SIGKILL; 10s unless told
+    /// Time between the stop signal and SIGKILL [default: 10s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
-    /// Keep its input open, for `pod attach -i`
+    /// Keep standard input open, for `pod attach -i`
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// Give it a terminal
+    /// Allocate a terminal
     #[arg(short, long)]
     pub(super) tty: bool,
-    /// key=value, to find it by; can be repeated
+    /// Label, key=value; repeatable
     #[arg(short, long, value_name = "LABEL")]
     label: Vec<LabelArg>,
-    /// When to fetch the image
+    /// Image pull policy
     #[arg(long, value_enum, default_value_t)]
     pull: Pull,
 }
 
-impl Wanted {
-    /// The pod that was described; `restart` where nothing was said of it.
+impl PodSpecArgs {
+    /// The specification; `restart` is the default restart policy.
     pub(super) fn view(self, restart: Restart) -> Result<PodSpecView> {
         let health = self.health()?;
         let (Some(name), Some(image)) = (self.name, self.image) else {
-            return Err(Failure::new(Exit::Usage, "no pod was named"));
+            return Err(Failure::new(Exit::Usage, "no pod specified"));
         };
         let mut environment = Vec::new();
         for file in &self.env_file {
@@ -179,7 +179,9 @@ impl Wanted {
             name,
             image,
             pull: self.pull,
-            entrypoint: self.entrypoint.map_or(Ok(Vec::new()), |e| words(&e))?,
+            entrypoint: self
+                .entrypoint
+                .map_or(Ok(Vec::new()), |e| split_words(&e))?,
             arguments: self.words,
             environment: environment
                 .iter()
@@ -223,7 +225,7 @@ impl Wanted {
     }
 
     fn health(&self) -> Result<Option<HealthView>> {
-        let exec = self.health_exec.as_deref().map(words).transpose()?;
+        let exec = self.health_exec.as_deref().map(split_words).transpose()?;
         if exec.is_none() && self.health_http.is_none() && self.health_tcp.is_none() {
             return Ok(None);
         }
@@ -240,7 +242,7 @@ impl Wanted {
 }
 
 /// Splits a text into words, as the wire takes them.
-fn words(text: &str) -> Result<Vec<String>> {
+fn split_words(text: &str) -> Result<Vec<String>> {
     CommandLine::from_field("command", text)
         .map(Into::into)
         .map_err(|why| Failure::new(Exit::Usage, why.to_string()))

@@ -14,85 +14,85 @@ use crate::view::{Accelerator, MachineKind, Restart, VmSpecView};
 /// More than cloud-init takes from such a disk anyway.
 const MAX_USER_DATA: u64 = 1 << 20;
 
-/// What the virtual machine is to be.
+/// Specification of a virtual machine.
 #[derive(Args, Debug)]
-pub(super) struct Wanted {
-    /// Its name, for people and for other machines
+pub(super) struct VmSpecArgs {
+    /// Name, also resolvable by pods and other VMs
     #[arg(value_parser = label_name, required_unless_present = "file")]
     name: Option<String>,
 
-    /// How many cpus it has; 1 unless told
+    /// Number of CPUs [default: 1]
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     cpus: u32,
-    /// How much cpu time it may use, such as 500m; that of its cpus unless told
+    /// CPU time limit, e.g. 500m [default: that of its CPUs]
     #[arg(long, value_name = "CPU")]
     cpu: Option<Millicpus>,
-    /// How much memory it has; 512MiB unless told
+    /// Memory [default: 512MiB]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// Boot from a clone of this disk image, qcow2 or raw, of the node's
-    /// machine
+    /// Boot from a clone of this disk image, qcow2 or raw, on the host of the
+    /// node
     #[arg(long, value_name = "FILE", value_parser = absolute, group = "boot")]
     #[arg(value_hint = ValueHint::FilePath)]
     image: Option<String>,
-    /// Boot this kernel of the node's machine
+    /// Boot this kernel, on the host of the node
     #[arg(long, value_name = "FILE", value_parser = absolute, group = "boot")]
     #[arg(value_hint = ValueHint::FilePath)]
     kernel: Option<String>,
-    /// The kernel's first root
+    /// Initial ramdisk
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     #[arg(value_hint = ValueHint::FilePath)]
     initrd: Option<String>,
-    /// The kernel's command line
+    /// Kernel command line
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     append: Option<String>,
-    /// How large the clone of the image is; as the image unless told
+    /// Size of the clone [default: that of the image]
     #[arg(long, value_name = "SIZE", requires = "image")]
     disk_size: Option<Bytes>,
-    /// A further disk: a SIZE for an empty one, an image FILE[:ro] of the
-    /// node's machine, or pool=NAME[:ro]
+    /// Additional disk: SIZE for an empty one, FILE[:ro] for an image on the
+    /// host of the node, or pool=NAME[:ro]; repeatable
     #[arg(long, value_name = "DISK")]
     disk: Vec<VmDiskArg>,
-    /// What hardware it is
+    /// Machine type
     #[arg(long, value_enum, default_value_t)]
     machine: MachineKind,
-    /// What runs its instructions
+    /// Accelerator
     #[arg(long, value_enum, default_value_t)]
     accelerator: Accelerator,
-    /// No interface on the node's bridge
+    /// Create no NIC
     #[arg(long, conflicts_with_all = ["address", "port"])]
     no_network: bool,
-    /// The address it wants from the node's subnet
+    /// IP address from the subnet of the node
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
-    /// Lead a port of the node's machine to one of this: 2222:22
+    /// Publish a port: HOST:GUEST[/udp], e.g. 2222:22; repeatable
     #[arg(short, long, value_name = "PORT")]
     #[arg(value_parser = checked::<PortMapping>)]
     port: Vec<String>,
-    /// What to do when it ends by itself
+    /// Restart policy
     #[arg(long, value_enum, default_value_t)]
     restart: Restart,
-    /// Between the power button and the plug; 30s unless told
+    /// Time between ACPI shutdown and power-off [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
-    /// key=value; can be repeated
+    /// Label, key=value; repeatable
     #[arg(short, long, value_name = "LABEL")]
     label: Vec<LabelArg>,
-    /// A file for cloud-init, of this machine; - is stdin
+    /// File on this host with user data for cloud-init; - is stdin
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     user_data: Option<PathBuf>,
 }
 
-impl Wanted {
+impl VmSpecArgs {
     /// The virtual machine that was described.
     pub(super) fn view(self, session: &mut Session) -> Result<VmSpecView> {
         let Some(name) = self.name else {
-            return Err(Failure::new(Exit::Usage, "no vm was named"));
+            return Err(Failure::new(Exit::Usage, "no VM specified"));
         };
         if self.image.is_none() && self.kernel.is_none() {
-            let what = format!("{name} has nothing to boot from");
+            let what = format!("{name} has no boot source");
             return Err(Failure::new(Exit::Usage, what)
-                .hint("say --image FILE, or --kernel FILE with --initrd and --append"));
+                .hint("pass --image FILE, or --kernel FILE with --initrd and --append"));
         }
         // The parser lets this through: an image excludes the kernel that
         // these need.

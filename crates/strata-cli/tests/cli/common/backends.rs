@@ -15,7 +15,7 @@ use super::objects::{CREATED, Objects};
 use super::operations;
 use super::rest::{Query, answer, find, is, problem, told};
 
-pub struct Estate {
+pub struct Backends {
     pub machines: Vec<Machine>,
     pub autoscaling: Autoscaling,
     pub pool: Pool,
@@ -152,8 +152,8 @@ fn backups() -> Vec<Backup> {
     ]
 }
 
-pub fn estate() -> Estate {
-    Estate {
+pub fn backends() -> Backends {
+    Backends {
         machines: machines(),
         autoscaling: Autoscaling {
             enabled: true,
@@ -188,13 +188,13 @@ pub type Asked<'a> = (&'a Method, &'a str, &'a Query<'a>, &'a [u8]);
 pub fn serve(objects: &mut Objects, (method, path, query, body): Asked<'_>) -> Option<Response> {
     let words: Vec<&str> = path.split('/').collect();
     let dry = is(query, "dryRun").is_some();
-    let estate = &mut objects.estate;
+    let backends = &mut objects.backends;
     Some(match words.as_slice() {
-        ["machine", id, "console"] => match find(&estate.machines, id, query) {
+        ["machine", id, "console"] => match find(&backends.machines, id, query) {
             Ok(_) => ([(header::CONTENT_TYPE, "text/plain")], "boot\r\nlogin: ").into_response(),
             Err(error) => problem(&error),
         },
-        ["machine" | "hypervisor", id, verb] => match find(&estate.machines, id, query) {
+        ["machine" | "hypervisor", id, verb] => match find(&backends.machines, id, query) {
             Ok(_) => {
                 let about = format!("machine/{id}");
                 operations::begun(objects, &format!("machine-{verb}"), &about)
@@ -203,10 +203,10 @@ pub fn serve(objects: &mut Objects, (method, path, query, body): Asked<'_>) -> O
         },
         ["machine" | "hypervisor", rest @ ..] => {
             let name = rest.first().copied().unwrap_or_default();
-            answer(&mut estate.machines, method, name, query, body)
+            answer(&mut backends.machines, method, name, query, body)
         }
         ["autoscaling"] => {
-            let mut one = serde_json::to_value(estate.autoscaling).unwrap();
+            let mut one = serde_json::to_value(backends.autoscaling).unwrap();
             if *method == Method::PATCH {
                 let patch: Value = serde_json::from_slice(body).unwrap();
                 let fields = patch.as_object().unwrap().clone();
@@ -214,8 +214,8 @@ pub fn serve(objects: &mut Objects, (method, path, query, body): Asked<'_>) -> O
             }
             told(&one)
         }
-        ["autoscaling", "plan"] => told(&plan(estate)),
-        ["storage"] => told(&estate.pool),
+        ["autoscaling", "plan"] => told(&plan(backends)),
+        ["storage"] => told(&backends.pool),
         ["storage", "expand"] if dry => told(&json!({
             "devices": ["d3"], "gainedBytes": 10u64 << 30, "movedBytes": 0,
         })),
@@ -231,23 +231,23 @@ pub fn serve(objects: &mut Objects, (method, path, query, body): Asked<'_>) -> O
         }
         ["storage", "device", rest @ ..] => {
             let name = rest.first().copied().unwrap_or_default();
-            answer(&mut estate.pool.devices, method, name, query, body)
+            answer(&mut backends.pool.devices, method, name, query, body)
         }
-        ["storage", "volume", name, "snapshot", ..] => match find(&estate.volumes, name, query) {
+        ["storage", "volume", name, "snapshot", ..] => match find(&backends.volumes, name, query) {
             Ok(_) if *method == Method::DELETE => StatusCode::NO_CONTENT.into_response(),
-            Ok(found) => told(&estate.volumes[found]),
+            Ok(found) => told(&backends.volumes[found]),
             Err(error) => problem(&error),
         },
         ["storage", "volume", rest @ ..] => {
             let name = rest.first().copied().unwrap_or_default();
-            answer(&mut estate.volumes, method, name, query, body)
+            answer(&mut backends.volumes, method, name, query, body)
         }
         ["backup"] if *method == Method::POST => {
             operations::begun(objects, "backup-create", "backup/new")
         }
         ["backup", "prune"] if dry => told(&json!({
-            "keep": [{"id": estate.backups[0].id, "because": ["last", "daily"]}],
-            "forget": [estate.backups[1].id],
+            "keep": [{"id": backends.backups[0].id, "because": ["last", "daily"]}],
+            "forget": [backends.backups[1].id],
         })),
         ["backup", "prune"] => operations::begun(objects, "backup-prune", "backup/all"),
         ["backup", id, verb] => {
@@ -256,21 +256,21 @@ pub fn serve(objects: &mut Objects, (method, path, query, body): Asked<'_>) -> O
         }
         ["backup", rest @ ..] => {
             let name = rest.first().copied().unwrap_or_default();
-            answer(&mut estate.backups, method, name, query, body)
+            answer(&mut backends.backups, method, name, query, body)
         }
         ["backup-schedule", rest @ ..] => {
             let name = rest.first().copied().unwrap_or_default();
-            answer(&mut estate.schedules, method, name, query, body)
+            answer(&mut backends.schedules, method, name, query, body)
         }
         ["storage", ..] => problem(&Error::not_found("there is nothing here")),
         _ => return None,
     })
 }
 
-fn plan(estate: &Estate) -> AutoscalePlan {
+fn plan(backends: &Backends) -> AutoscalePlan {
     let room = |cpu, memory, gpu| Headroom { cpu, memory, gpu };
     AutoscalePlan {
-        settings: estate.autoscaling,
+        settings: backends.autoscaling,
         free: room(1500, 2000, 0),
         waiting: room(500, 256, 0),
         create: vec![AutoscaleStep {

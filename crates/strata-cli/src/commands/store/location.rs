@@ -1,4 +1,4 @@
-//! Which store: that of a data folder, or an etcd.
+//! Location of the store: a data directory, or an etcd.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use strata_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, OpenEr
 use crate::failure::{Exit, Failure, Result};
 use crate::session::Session;
 
-/// Flatten this into what works on a store.
+/// Store selection, flattened into the commands that open a store.
 #[derive(Args, Debug)]
-pub(super) struct Place {
-    /// A member of an etcd, as http://HOST:2379, instead of the data folder
+pub(super) struct StoreLocation {
+    /// etcd endpoint, as http://HOST:2379, instead of the data directory;
+    /// repeatable
     #[arg(long, value_name = "URL")]
     etcd: Vec<String>,
-    /// What all keys in etcd begin with
+    /// Key prefix in etcd
     #[arg(
         long,
         value_name = "TEXT",
@@ -23,21 +24,21 @@ pub(super) struct Place {
         requires = "etcd"
     )]
     prefix: String,
-    /// The CA of etcd, in PEM
+    /// CA of etcd, in PEM
     #[arg(long, value_name = "FILE", requires = "etcd", value_hint = ValueHint::FilePath)]
     etcd_ca: Option<PathBuf>,
-    /// The certificate that etcd is shown, in PEM
+    /// Client certificate for etcd, in PEM
     #[arg(long, value_name = "FILE", requires_all = ["etcd_ca", "etcd_key"])]
     #[arg(value_hint = ValueHint::FilePath)]
     etcd_certificate: Option<PathBuf>,
-    /// Its key
+    /// Key of that certificate
     #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
     #[arg(value_hint = ValueHint::FilePath)]
     etcd_key: Option<PathBuf>,
 }
 
-impl Place {
-    /// Opens it. A store of a data folder is held while it is open, so a
+impl StoreLocation {
+    /// Opens it. A store of a data directory is held while it is open, so a
     /// daemon that runs there is noticed, and none can start meanwhile.
     pub(super) async fn open(&self, session: &Session, make: bool) -> Result<Arc<dyn Store>> {
         if !self.etcd.is_empty() {
@@ -50,14 +51,14 @@ impl Place {
         }
         let discovery = &session.discovery;
         let data_dir = discovery.data_dir.as_ref();
-        let folder = data_dir.unwrap_or(&discovery.places.data_dir).join("store");
-        if !make && !folder.exists() {
-            let what = format!("there is no store in {}", folder.display());
-            let hint = "--data-dir DIR says which data folder is meant, --etcd which etcd";
+        let directory = data_dir.unwrap_or(&discovery.places.data_dir).join("store");
+        if !make && !directory.exists() {
+            let what = format!("there is no store in {}", directory.display());
+            let hint = "specify the data directory with --data-dir, or an etcd with --etcd";
             return Err(Failure::new(Exit::Refused, what).hint(hint));
         }
         let opened = tokio::task::spawn_blocking(move || {
-            Embedded::open(&folder, &EmbeddedOptions::default())
+            Embedded::open(&directory, &EmbeddedOptions::default())
         });
         let opened = opened.await.map_err(|why| {
             Failure::new(Exit::Unexpected, "cannot open the store").because(why.to_string())
@@ -90,7 +91,7 @@ fn unopened(why: &OpenError) -> Failure {
     let (exit, hint) = match why {
         OpenError::InUse { .. } => (
             Exit::Refused,
-            Some("stop the daemon first: this works on a store that nobody uses"),
+            Some("stop the daemon first: the store must not be in use"),
         ),
         OpenError::Newer { .. } => (Exit::Refused, None),
         _ => (Exit::Unexpected, None),

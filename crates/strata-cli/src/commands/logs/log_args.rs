@@ -6,34 +6,34 @@ use strata_api::strata::v1::PodLogsRequest;
 
 use crate::values::Since;
 
-/// Flatten this behind the name of the thing.
+/// Log flags, flattened after the name of the resource.
 #[derive(Args, Debug)]
 pub(crate) struct LogsArgs {
-    /// Go on until it has ended for good
+    /// Keep streaming until it stops
     #[arg(short, long)]
     follow: bool,
 
-    /// Only so many last lines of what there is
+    /// Only the last N lines
     #[arg(long, value_name = "N")]
     tail: Option<u32>,
 
-    /// Only what was written since: 10m, 2h, or a time in RFC 3339
+    /// Only lines since: 10m, 2h, or an RFC 3339 timestamp
     #[arg(long, value_name = "WHEN")]
     since: Option<Since>,
 
-    /// The run before the latest
+    /// Logs of the previous run
     #[arg(long, conflicts_with = "follow")]
     previous: bool,
 
-    /// Only what was written to stdout
+    /// Only stdout
     #[arg(long)]
     stdout: bool,
 
-    /// Only what was written to stderr
+    /// Only stderr
     #[arg(long)]
     stderr: bool,
 
-    /// Put the time before each line
+    /// Prefix each line with its timestamp
     #[arg(short, long)]
     pub(crate) timestamps: bool,
 }

@@ -1,5 +1,5 @@
-//! One verb for several names: each is tried, each is told of, and the command
-//! fails when one of them did.
+//! Bulk actions: each name is attempted and reported, and the command fails if
+//! one of them failed.
 
 use strata_client::NodeClient;
 use tonic::Status;
@@ -8,15 +8,15 @@ use super::last;
 use crate::failure::{Result, cannot};
 use crate::session::Session;
 
-/// What is done, in the words of its messages: `start`, `started`, `pod`.
-pub(crate) struct Deed {
+/// A bulk action and its labels: `start`, `started`, `pod`.
+pub(crate) struct BulkAction {
     pub(crate) verb: &'static str,
     pub(crate) done: &'static str,
     pub(crate) noun: &'static str,
 }
 
-impl Deed {
-    /// Does it to each.
+impl BulkAction {
+    /// Runs the action on each name.
     pub(crate) async fn each<T>(
         &self,
         session: &mut Session,
@@ -25,15 +25,15 @@ impl Deed {
         mut call: impl AsyncFnMut(String) -> std::result::Result<T, Status>,
     ) -> Result {
         let Self { verb, noun, .. } = self;
-        self.of_each(session, names, async |_, name| {
+        self.each_with(session, names, async |_, name| {
             let failed = cannot(node, format!("{verb} the {noun} {name}"));
             call(name).await.map_err(failed)
         })
         .await
     }
 
-    /// As [`Self::each`], for what fails in its own words.
-    pub(crate) async fn of_each<T>(
+    /// As [`Self::each`], for calls with their own errors.
+    pub(crate) async fn each_with<T>(
         &self,
         session: &mut Session,
         names: Vec<String>,
@@ -50,7 +50,7 @@ impl Deed {
     }
 }
 
-/// Says of each what would be done.
+/// Prints for each name what would be done.
 pub(crate) async fn preview(
     session: &mut Session,
     names: &[String],

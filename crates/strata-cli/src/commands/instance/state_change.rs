@@ -6,37 +6,37 @@ use strata_api::rest::{Instance, InstancePatch, InstanceState};
 use strata_client::rest::RestClient;
 
 use super::follow::{Goal, follow};
-use super::{Several, current};
+use super::{InstancesArg, current};
 use crate::commands::last;
 use crate::failure::{Result, unable};
 use crate::session::Session;
 
-/// Whether to stay.
+/// Waiting flags.
 #[derive(Args, Clone, Copy, Debug)]
-pub(super) struct Staying {
-    /// Do not wait for it; the server goes on by itself
+pub(super) struct InstanceWaitArgs {
+    /// Return immediately; the server continues
     #[arg(short, long)]
     pub(super) detach: bool,
 
-    /// Only say what would be done
+    /// Show what would change, without changing anything
     #[arg(long)]
     pub(super) dry_run: bool,
 }
 
 /// What is done to instances, in the words of its messages.
-pub(super) struct Turn {
+pub(super) struct StateChange {
     pub(super) verb: &'static str,
     pub(super) asked: &'static str,
     pub(super) goal: Goal,
 }
 
-impl Turn {
+impl StateChange {
     /// Asks for all of them, then waits for each.
     pub(super) async fn run(
         &self,
         session: &mut Session,
         rest: &RestClient,
-        which: &Several,
+        which: &InstancesArg,
         detach: bool,
     ) -> Result {
         let mut failures = Vec::new();
@@ -64,7 +64,7 @@ impl Turn {
         last(session, failures)
     }
 
-    async fn ask(&self, rest: &RestClient, name: &str, which: &Several) -> Result<Instance> {
+    async fn ask(&self, rest: &RestClient, name: &str, which: &InstancesArg) -> Result<Instance> {
         let failed = unable(format!("{} the instance {name}", self.verb));
         let query = which.scope.query();
         let status = match self.goal {
