@@ -1,4 +1,4 @@
-//! What the binary understands.
+//! Command line of the binary.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use strata_cli::{Global, NodeCommand};
 
 const ABOUT: &str = "Strata turns machines into a datacenter: one binary, from metal to workload.";
 
-/// Everything the binary understands.
+/// Command line of the binary.
 #[derive(Parser)]
 #[command(name = "strata", version, about = ABOUT, after_help = strata_cli::AFTER_HELP)]
 #[command(disable_help_subcommand = true, arg_required_else_help = true)]
@@ -18,44 +18,43 @@ pub(crate) struct Arguments {
     pub(crate) role: Role,
 }
 
-/// The daemons, and everything that talks to them.
+/// The daemons, and the client commands.
 #[derive(Subcommand)]
 pub(crate) enum Role {
-    /// Run everything on this machine: the server and a node
+    /// Run the server and a node on this host
     #[command(
         after_help = "Examples:\n  strata up\n  strata up --data-dir /srv/strata --listen 0.0.0.0:7700"
     )]
     Up(UpArguments),
-    /// Run the control plane alone
+    /// Run only the control plane
     #[command(after_help = "Examples:\n  strata server --listen 0.0.0.0:7700")]
     Server(ServerArguments),
-    /// Run the node daemon alone, as PID 1 it owns the machine; with a verb,
-    /// look after the nodes of a server
+    /// Run only the node daemon, or manage the nodes of a server
     #[command(
         after_help = "Examples:\n  strata node\n  strata node --server https://10.0.0.1:7700 --join-token strata_join_…\n  strata node list"
     )]
     Node(NodeArguments),
-    /// Stop a run and remove everything it made on this machine
+    /// Stop the daemon and remove everything it created on this host
     #[command(
         after_help = "Examples:\n  strata down\n  strata down --data-dir /srv/strata --purge --yes"
     )]
     Down(DownArguments),
-    /// Begin again on an empty machine, from a repository of backups
+    /// Disaster recovery: rebuild a server from a backup repository
     #[command(
-        after_help = "Nothing may run on the data folder. Afterwards `strata up` finds everything as\nit was when the backup was taken.\n\nExamples:\n  strata restore --repository /mnt/backup --password-file backup.password\n  strata restore 4bba301e --data-dir /srv/strata --config strata.toml"
+        after_help = "Nothing may run on the data directory. Afterwards `strata up` finds everything as\nit was when the backup was taken.\n\nExamples:\n  strata restore --repository /mnt/backup --password-file backup.password\n  strata restore 4bba301e --data-dir /srv/strata --config strata.toml"
     )]
     Restore(RestoreArguments),
     #[command(flatten)]
     Client(strata_cli::Command),
 }
 
-/// What every daemon takes.
+/// Flags of every daemon.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Common {
-    /// A file of settings; flags win over it
+    /// Configuration file; flags override it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// Free all cells when told to end; they go on otherwise
+    /// Stop all workloads on shutdown [default: they keep running]
     #[arg(long)]
     pub(crate) stop_workloads: bool,
 }
@@ -74,25 +73,25 @@ pub(crate) struct UpArguments {
 
 #[derive(Args, Clone)]
 pub(crate) struct RestoreArguments {
-    /// The backup, by its id or the beginning of it
+    /// Backup ID, or a unique prefix of it
     #[arg(default_value = "latest")]
     pub(crate) backup: String,
-    /// The repository: a folder, or s3:https://HOST/BUCKET/PREFIX; as the
-    /// configuration says unless told
+    /// Repository: a directory, or s3:https://HOST/BUCKET/PREFIX [default: that
+    /// of the configuration]
     #[arg(long, value_name = "PLACE")]
     pub(crate) repository: Option<String>,
-    /// The file with the repository's password
+    /// File with the password of the repository
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) password_file: Option<PathBuf>,
-    /// Go on as the control plane that was backed up: machines that it had
-    /// brought up are its own. Only when that one is gone for good
+    /// Continue as the control plane that was backed up, with its machines.
+    /// Only if that one no longer exists
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// API tokens and certificates of people work as at the time of the
-    /// backup, also those revoked since. Default: all of them are revoked
+    /// Keep API tokens and user certificates as of the backup, including those
+    /// revoked since [default: revoke all]
     #[arg(long)]
     pub(crate) keep_credentials: bool,
-    /// Certificates of nodes are revoked too: every node joins again
+    /// Revoke node certificates too: every node must join again
     #[arg(long)]
     pub(crate) revoke_nodes: bool,
     #[command(flatten)]
@@ -111,14 +110,14 @@ pub(crate) struct ServerArguments {
 
 #[derive(Args, Clone)]
 pub(crate) struct NodeArguments {
-    /// What to do with the nodes of a server, instead of being one
+    /// Manage the nodes of a server instead of running the daemon
     #[command(subcommand)]
     pub(crate) verb: Option<NodeCommand>,
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) node: NodeListen,
-    /// Trade this token for a certificate of the server given with --server
+    /// Join token of the server given with --server
     #[arg(
         long,
         value_name = "TOKEN",
@@ -126,7 +125,7 @@ pub(crate) struct NodeArguments {
         hide_env_values = true
     )]
     pub(crate) join_token: Option<String>,
-    /// The name to join under; made by the server unless told
+    /// Name of the node [default: chosen by the server]
     #[arg(long, value_name = "NAME", requires = "join_token")]
     pub(crate) name: Option<String>,
 }
@@ -147,44 +146,47 @@ impl NodeArguments {
     }
 }
 
-/// Whether a store is made.
+/// Flags of store creation.
 #[derive(Args, Clone, Copy, Default)]
 pub(crate) struct NewStore {
-    /// Begin with an empty store beside identities that are there already, or
-    /// with the store of another control plane. Instances on nodes stay there,
-    /// and are unknown
+    /// Start with an empty store beside existing identities, or with the store
+    /// of another control plane. Instances on nodes are kept as unknown
+    /// instances
     #[arg(long)]
     pub(crate) new_store: bool,
 }
 
-/// Where the server listens.
+/// Listen address of the server.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Listen {
-    /// Where the server listens; port 0 takes a free one [default: 127.0.0.1:7700]
+    /// Listen address of the server; port 0 picks a free one [default:
+    /// 127.0.0.1:7700]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
 }
 
-/// Where a node listens.
+/// Listen addresses of a node.
 #[derive(Args, Clone, Default)]
 pub(crate) struct NodeListen {
-    /// Where the node listens; port 0 takes a free one [default: 127.0.0.1:7710]
+    /// Listen address of the node; port 0 picks a free one [default:
+    /// 127.0.0.1:7710]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) node_listen: Option<String>,
-    /// The node's Unix socket [default: /run/strata/node.sock, or DIR/node.sock with --data-dir DIR]
+    /// Unix socket of the node [default: /run/strata/node.sock, or
+    /// DIR/node.sock with --data-dir DIR]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) node_socket: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub(crate) struct DownArguments {
-    /// Also remove the data folder: identities, tokens, logs
+    /// Also remove the data directory: identities, tokens, logs
     #[arg(long)]
     pub(crate) purge: bool,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Tell what would be removed, and remove nothing
+    /// Show what would be removed, without removing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -1,9 +1,8 @@
 //! `strata cluster-agent`: what runs beside the kubelet on every machine of a
-//! Kubernetes cluster. Strata starts it, no person does, so it is not among
-//! the commands that are told of. It is apart from them for another reason
-//! too: what it takes to understand all of them would stay in memory for as
-//! long as the agent runs, and it runs on every machine. One thread is enough
-//! for it.
+//! Kubernetes cluster. Strata starts it, no person does, so it is not among the
+//! documented commands. It is apart from them for another reason too: the code
+//! that parses all of them would stay in memory for as long as the agent runs,
+//! and it runs on every machine. One thread is enough for it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +18,7 @@ const NAME: &str = "cluster-agent";
 #[derive(Parser)]
 #[command(name = "strata cluster-agent", bin_name = "strata cluster-agent")]
 pub(crate) struct ClusterAgentArguments {
-    /// The file that tells what to do, which is followed
+    /// Configuration file, which is watched
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
@@ -31,13 +30,13 @@ pub(crate) fn asked_for() -> Option<ClusterAgentArguments> {
     asked.then(|| ClusterAgentArguments::parse_from([NAME.into()].into_iter().chain(words)))
 }
 
-/// Runs until it is told to end. What it made for pods stays.
+/// Runs until a shutdown signal. What it created for pods is kept.
 pub(crate) fn run(arguments: &ClusterAgentArguments) -> ExitCode {
     start_logging();
     match run_until_told(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error, "the agent cannot run");
+            tracing::error!(error, "cannot run the agent");
             ExitCode::FAILURE
         }
     }
@@ -67,7 +66,7 @@ fn start_logging() {
     let _ = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LevelFilter::INFO))
         .with_ansi(false)
-        .with_target(false)
+        .with_target(true)
         .with_writer(std::io::stderr)
         .try_init();
 }

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use strata_cell::LogLimits;
 use strata_cli::{Exit, Failure, Global};
 use strata_node::NetworkOptions;
-use strata_node::images::ImagesConfig;
+use strata_node::images::{ImagesConfig, joined_section};
 use strata_transport::CallerLimits;
 use strata_types::Role;
 
@@ -34,9 +34,9 @@ use network::NetworkTable;
 pub(crate) use node::NodeSettings;
 use node::NodeTable;
 use storage::StorageTable;
-pub(crate) use storage::folder as pool_folder;
+pub(crate) use storage::directory as pool_dir;
 
-/// Where everything is kept unless told.
+/// Default data directory.
 pub(crate) const DATA_DIR: &str = "/var/lib/strata";
 const SOCKET: &str = "/run/strata/node.sock";
 
@@ -138,9 +138,8 @@ impl Settings {
             Some(path) => read(path)?,
             None => File::default(),
         };
-        Self::merge(file, global.data_dir.clone(), common, listen, node).map_err(|why| {
-            Failure::new(Exit::Usage, "the configuration cannot be used").because(why)
-        })
+        Self::merge(file, global.data_dir.clone(), common, listen, node)
+            .map_err(|why| Failure::new(Exit::Usage, "invalid configuration").because(why))
     }
 
     fn merge(
@@ -150,34 +149,36 @@ impl Settings {
         listen: &Listen,
         node: &NodeListen,
     ) -> Result<Self, String> {
-        let own_folder = data_dir.or(file.data_dir);
-        // Two runs side by side differ in their folders, so their sockets
-        // must too, unless they were told where to be.
-        let socket = own_folder
+        let own_dir = data_dir.or(file.data_dir);
+        // Two runs side by side differ in their directories, so their sockets
+        // must too, unless their paths are configured.
+        let socket = own_dir
             .as_ref()
-            .map_or(SOCKET.into(), |folder| folder.join("node.sock"));
+            .map_or(SOCKET.into(), |directory| directory.join("node.sock"));
         let or = |flag: &Option<String>, file: Option<String>, default: &str| {
             flag.clone().or(file).unwrap_or_else(|| default.to_owned())
         };
         let logs = LogLimits::default();
-        let data_dir = own_folder.unwrap_or_else(|| DATA_DIR.into());
+        let data_dir = own_dir.unwrap_or_else(|| DATA_DIR.into());
         let address = file.network.address;
-        let network = file.network.options()?;
+        let mut network = file.network.options()?;
+        let listen = or(&listen.listen, file.listen, "127.0.0.1:7700");
+        let node_listen = or(&node.node_listen, file.node_listen, "127.0.0.1:7710");
+        let ports = [port_of(&listen), port_of(&node_listen)];
+        network.api_ports = ports.into_iter().flatten().collect();
+        let bounds = file.limits.store();
+        let mut control =
+            ControlSettings::new(file.store, &file.scheduler, &network, &data_dir, bounds)?;
+        control.core.server_port = port_of(&listen);
         Ok(Self {
-            control: ControlSettings::new(
-                file.store,
-                &file.scheduler,
-                &network,
-                &data_dir,
-                file.limits.store(),
-            )?,
+            control,
             limits: file.limits.caller()?,
             storage: file.storage.config(&data_dir),
             backup: file.backup,
             clusters: file.clusters,
             data_dir,
-            listen: or(&listen.listen, file.listen, "127.0.0.1:7700"),
-            node_listen: or(&node.node_listen, file.node_listen, "127.0.0.1:7710"),
+            listen,
+            node_listen,
             node_socket: node
                 .node_socket
                 .clone()
@@ -201,6 +202,18 @@ impl Settings {
             stop_workloads: common.stop_workloads,
         })
     }
+
+    /// A node without registries of its own has those that its server gave it
+    /// when it joined.
+    pub(crate) fn add_joined_registries(&mut self) -> Result<(), Failure> {
+        if !self.images.has_no_registries() {
+            return Ok(());
+        }
+        images::add_joined(&mut self.images, &self.data_dir).map_err(|why| {
+            let path = joined_section(&self.data_dir);
+            Failure::new(Exit::Unexpected, format!("cannot use {}", path.display())).because(why)
+        })
+    }
 }
 
 fn read(path: &Path) -> Result<File, Failure> {
@@ -213,7 +226,7 @@ fn read(path: &Path) -> Result<File, Failure> {
     parse(&text).map_err(|why| {
         Failure::new(
             Exit::Usage,
-            format!("{} is no valid configuration", path.display()),
+            format!("{} is not a valid configuration", path.display()),
         )
         .because(why)
     })
@@ -231,6 +244,12 @@ fn parse(text: &str) -> Result<File, String> {
             + 1;
         format!("line {line}: {}", error.message())
     })
+}
+
+/// The port of HOST:PORT, where it is not left to the kernel.
+fn port_of(listen: &str) -> Option<u16> {
+    let (_, port) = listen.rsplit_once(':')?;
+    port.parse().ok().filter(|port| *port != 0)
 }
 
 #[cfg(test)]
@@ -262,11 +281,12 @@ mod tests {
         );
         assert_eq!(settings.node_listen, "127.0.0.1:0");
         assert_eq!(settings.listen, "[::]:2");
+        assert_eq!(settings.control.core.server_port, Some(2));
         assert_eq!(settings.data_dir, Path::new(DATA_DIR));
     }
 
     #[test]
-    fn a_folder_of_ones_own_brings_a_socket_of_ones_own() {
+    fn a_directory_of_ones_own_brings_a_socket_of_ones_own() {
         assert_eq!(
             merge("", Some("/srv/a"), None).node_socket,
             Path::new("/srv/a/node.sock")

@@ -1,4 +1,4 @@
-//! `strata down`: ends the daemon of a data folder and removes all that its
+//! `strata down`: ends the daemon of a data directory and removes all that its
 //! run made on this machine, found by the name of the run. Works without the
 //! daemon too, and after a crash.
 
@@ -14,11 +14,11 @@ use strata_client::Endpoints;
 use crate::args::DownArguments;
 use crate::config::DATA_DIR;
 use crate::daemon::unexpected;
-use crate::identity::client_folder;
+use crate::identity::client_dir;
 use crate::lock;
 
-/// How long a daemon may take to end before it is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a daemon to stop before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(global: &Global, arguments: &DownArguments) -> Result {
     let data_dir = global.data_dir.clone().unwrap_or_else(|| DATA_DIR.into());
@@ -47,10 +47,11 @@ fn down(data_dir: &Path, arguments: &DownArguments) -> Result {
         cgroups.remove_all().map_err(unexpected)?;
     }
     if let Some(run) = &plan.run {
-        let folder = data_dir.join("node/network");
-        strata_node::remove_network(run, &folder).map_err(unexpected)?;
+        let directory = data_dir.join("node/network");
+        strata_node::remove_network(run, &directory).map_err(unexpected)?;
     }
-    strata_storage::remove(&crate::config::pool_folder(data_dir)).map_err(unexpected)?;
+    strata_node::remove_secrets(&data_dir.join("node/secrets")).map_err(unexpected)?;
+    strata_storage::remove(&crate::config::pool_dir(data_dir)).map_err(unexpected)?;
     for path in plan.leftovers(arguments.purge) {
         remove(&path)?;
     }
@@ -68,7 +69,7 @@ struct Plan {
     /// Pods, virtual machines and machines, as `pod web`; they go with all
     /// they have written.
     units: Vec<String>,
-    /// Wherever it was told to be.
+    /// Wherever it is configured to be.
     socket: Option<PathBuf>,
 }
 
@@ -78,14 +79,14 @@ impl Plan {
         if run.is_none() && !data_dir.join("lock").exists() {
             return Err(Failure::new(
                 Exit::Refused,
-                format!("nothing has run on {}", data_dir.display()),
+                format!("no daemon has run on {}", data_dir.display()),
             )
-            .hint("give the folder that the daemon was started with: --data-dir DIR"));
+            .hint("pass the data directory of the daemon: --data-dir DIR"));
         }
         let run = run.map(|run| run.trim().to_owned());
         let detect = |run: &String| Cgroups::detect(&HostPaths::default(), run);
         let cgroups = run.as_ref().map(detect).transpose().map_err(unexpected)?;
-        let endpoints = Endpoints::read(&client_folder(data_dir)).ok().flatten();
+        let endpoints = Endpoints::read(&client_dir(data_dir)).ok().flatten();
         Ok(Self {
             data_dir: data_dir.to_owned(),
             daemon: lock::holder(data_dir),
@@ -124,8 +125,9 @@ impl Plan {
             node.join("network"),
             node.join("keeper"),
             node.join("freed"),
+            node.join("secrets"),
             self.data_dir.join("node.sock"),
-            Endpoints::path(&client_folder(&self.data_dir)),
+            Endpoints::path(&client_dir(&self.data_dir)),
         ]);
         paths
     }
@@ -133,13 +135,13 @@ impl Plan {
     #[allow(clippy::print_stdout)]
     fn tell(&self, purge: bool) {
         if let Some(pid) = self.daemon {
-            println!("would end the daemon, pid {pid}");
+            println!("would stop the daemon, pid {pid}");
         }
         for cell in &self.cells {
-            println!("would free cell {cell} and all in it");
+            println!("would free cell {cell} and everything in it");
         }
         for unit in &self.units {
-            println!("would destroy {unit} and all that it has written");
+            println!("would destroy {unit} and its data");
         }
         for path in self.leftovers(purge).iter().filter(|path| path.exists()) {
             println!("would remove {}", path.display());
@@ -150,8 +152,8 @@ impl Plan {
 /// What has a record, by its kind and name.
 fn units(node: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    for (folder, noun) in [("_pods", "pod"), ("_vms", "vm"), ("_machines", "machine")] {
-        let records = fs::read_dir(node.join(folder).join("records"));
+    for (directory, noun) in [("_pods", "pod"), ("_vms", "vm"), ("_machines", "machine")] {
+        let records = fs::read_dir(node.join(directory).join("records"));
         for entry in records.into_iter().flatten().flatten() {
             let name = entry.file_name();
             if let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) {
@@ -163,7 +165,7 @@ fn units(node: &Path) -> Vec<String> {
     found
 }
 
-/// Asks on a terminal; elsewhere the call itself is the answer.
+/// Prompts on a terminal; elsewhere the call itself is the answer.
 #[allow(clippy::print_stderr)]
 fn confirm(plan: &Plan, data_goes: bool) -> Result {
     use std::io::IsTerminal as _;
@@ -171,10 +173,12 @@ fn confirm(plan: &Plan, data_goes: bool) -> Result {
         return Ok(());
     }
     for unit in &plan.units {
-        eprintln!("{unit} goes, with all that it has written");
+        eprintln!("{unit} will be destroyed with its data");
     }
     if data_goes {
-        eprintln!("the volumes of the pool go, and the backups that are in the data folder");
+        eprintln!(
+            "the volumes of the storage pool and the backups in the data directory will be deleted"
+        );
     }
     eprint!(
         "free {} cells, and destroy {} pods and machines? [y/N] ",
@@ -199,17 +203,17 @@ fn end_daemon(pid: i32) -> Result {
         return Ok(());
     };
     let _ = pidfd_send_signal(&pidfd, Signal::TERM);
-    if !gone_within(&pidfd, PATIENCE)? {
+    if !gone_within(&pidfd, STOP_TIMEOUT)? {
         let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-        gone_within(&pidfd, PATIENCE)?;
+        gone_within(&pidfd, STOP_TIMEOUT)?;
     }
     Ok(())
 }
 
-fn gone_within(pidfd: &std::os::fd::OwnedFd, patience: Duration) -> Result<bool> {
+fn gone_within(pidfd: &std::os::fd::OwnedFd, max_wait: Duration) -> Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timeout = Timespec {
-        tv_sec: patience.as_secs().cast_signed(),
+        tv_sec: max_wait.as_secs().cast_signed(),
         tv_nsec: 0,
     };
     let ready = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
@@ -223,7 +227,7 @@ fn remove(path: &Path) -> Result {
         fs::remove_file(path)
     };
     match removed {
-        // The data folder may be a mount point: then it stays, empty.
+        // The data directory may be a mount point: then it stays, empty.
         Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => Ok(()),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(
             Exit::Unexpected,

@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use strata_cli::{Exit, Failure};
 use strata_identity::{
-    Authority, CertificateId, CertificateSpec, Credentials, Host, LiveIdentity, Name,
-    PrivateKeyPem, Tokens,
+    Ca, CertificateId, CertificateSpec, Credentials, Host, LiveIdentity, Name, PrivateKeyPem,
+    Tokens,
 };
 use strata_server::core::Core;
+use strata_tasks::{TaskGroup, spawn_detached};
 use strata_transport::{keep_renewed, keep_served, keep_written};
 use strata_types::Role;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 const ADMIN: &str = "local-admin";
 const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -25,7 +24,7 @@ const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The CA and the tokens of a run that has its own.
 #[derive(Clone)]
 pub(crate) struct Identities {
-    pub(crate) authority: Arc<Authority>,
+    pub(crate) authority: Arc<Ca>,
     pub(crate) tokens: Arc<Tokens>,
 }
 
@@ -33,23 +32,22 @@ fn failure(what: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Unexpected, format!("cannot {what}: {error}"))
 }
 
-/// The folder for clients on this machine.
-pub(crate) fn client_folder(data_dir: &Path) -> PathBuf {
+/// The directory for clients on this machine.
+pub(crate) fn client_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("client")
 }
 
 impl Identities {
     /// Opens the CA and the tokens, and makes sure that `DIR/client` works.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
-        let authority =
-            Authority::open(&data_dir.join("ca")).map_err(|e| failure("open the CA", e))?;
+        let authority = Ca::open(&data_dir.join("ca")).map_err(|e| failure("open the CA", e))?;
         let tokens = Tokens::open(&data_dir.join("tokens.json"))
             .map_err(|e| failure("open the tokens", e))?;
         let identities = Self {
             authority: Arc::new(authority),
             tokens: Arc::new(tokens),
         };
-        identities.ensure_client(&client_folder(data_dir))?;
+        identities.ensure_client(&client_dir(data_dir))?;
         Ok(identities)
     }
 
@@ -60,17 +58,17 @@ impl Identities {
         Ok(CertificateSpec::caller(name, Role::Admin))
     }
 
-    fn ensure_client(&self, folder: &Path) -> Result<(), Failure> {
-        if !self.is_good(folder) {
+    fn ensure_client(&self, directory: &Path) -> Result<(), Failure> {
+        if !self.is_good(directory) {
             let credentials = self
                 .authority
                 .issue(&Self::admin()?)
                 .map_err(|e| failure("issue the local admin's certificate", e))?;
             credentials
-                .write(folder)
+                .write(directory)
                 .map_err(|e| failure("write the local admin's certificate", e))?;
         }
-        let file = folder.join("token");
+        let file = directory.join("token");
         let known = fs::read_to_string(&file).unwrap_or_default();
         if self.tokens.verify_api(known.trim()).is_err() {
             let name = ADMIN
@@ -87,8 +85,8 @@ impl Identities {
     }
 
     /// Whether the credentials there are of this CA and not about to end.
-    fn is_good(&self, folder: &Path) -> bool {
-        let Ok(credentials) = Credentials::read(folder) else {
+    fn is_good(&self, directory: &Path) -> bool {
+        let Ok(credentials) = Credentials::read(directory) else {
             return false;
         };
         let issuer = credentials.certificate_id().map(|id| id.issuer);
@@ -101,40 +99,39 @@ impl Identities {
     }
 
     /// Keeps `DIR/client` renewed.
-    pub(crate) fn keep_client(
-        &self,
-        data_dir: &Path,
-        tasks: &TaskTracker,
-        shutdown: &CancellationToken,
-    ) -> Result<(), Failure> {
+    pub(crate) fn keep_client(&self, data_dir: &Path, tasks: &TaskGroup) -> Result<(), Failure> {
         let (authority, spec) = (self.authority.clone(), Self::admin()?);
-        let (folder, shutdown) = (client_folder(data_dir), shutdown.clone());
-        tasks.spawn(async move {
-            if let Err(error) = keep_written(authority, spec, folder, shutdown).await {
-                tracing::warn!(%error, "the local admin's certificate is not renewed");
+        let (directory, shutdown) = (client_dir(data_dir), tasks.shutdown().clone());
+        tasks.restart("admin-certificate", move || {
+            let (authority, spec) = (authority.clone(), spec.clone());
+            let kept = keep_written(authority, spec, directory.clone(), shutdown.clone());
+            async move {
+                if let Err(error) = kept.await {
+                    tracing::warn!(%error, "cannot renew the certificate of the local admin");
+                }
             }
         });
         Ok(())
     }
 
-    /// Writes down the certificates that this process makes for itself and for
+    /// Records the certificates that this process makes for itself and for
     /// those on this machine.
     pub(crate) fn record(&self, data_dir: &Path, core: &Core) {
         let recording = {
             let core = core.clone();
             move |id: CertificateId| {
                 let core = core.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = core.record_certificate(&id, "server").await {
-                        tracing::warn!(name = %id.name, %error, "a certificate is not recorded");
+                spawn_detached("certificate-record", async move {
+                    if let Err(error) = core.certificates().record(&id, "server").await {
+                        tracing::warn!(name = %id.name, %error, "cannot record an issued certificate");
                     }
                 });
             }
         };
         // The local admin's is from before there was a store to write into.
-        let local = Credentials::read(&client_folder(data_dir)).ok();
+        let local = Credentials::read(&client_dir(data_dir)).ok();
         let local = local.and_then(|local| local.certificate_id().ok());
-        if let Some(id) = local.filter(|id| core.certificate(&id.serial).is_err()) {
+        if let Some(id) = local.filter(|id| core.certificates().get(&id.serial).is_err()) {
             recording(id);
         }
         self.authority.on_issue(recording);
@@ -147,8 +144,7 @@ impl Identities {
         spec: CertificateSpec,
         key: &Path,
         hosts: &[Host],
-        tasks: &TaskTracker,
-        shutdown: &CancellationToken,
+        tasks: &TaskGroup,
     ) -> Result<Arc<LiveIdentity>, Failure> {
         let spec = spec.with_hosts(hosts.iter().cloned());
         let key = PrivateKeyPem::open(key).map_err(|e| failure("open the key of the node", e))?;
@@ -156,13 +152,17 @@ impl Identities {
         let credentials = credentials.map_err(|e| failure("issue a certificate", e))?;
         let live = LiveIdentity::new(&credentials).map_err(|e| failure("use a certificate", e))?;
         let live = Arc::new(live);
-        let (authority, identity, shutdown) =
-            (self.authority.clone(), live.clone(), shutdown.clone());
-        tasks.spawn(async move {
-            let clock = authority.clock().clone();
-            let reissue = || std::future::ready(authority.issue_to(&key, &spec));
-            let stale = authority.subscribe();
-            keep_renewed("node", identity, clock, reissue, stale, shutdown).await;
+        let (authority, identity) = (self.authority.clone(), live.clone());
+        let (shutdown, own) = (tasks.shutdown().clone(), Arc::new((key, spec)));
+        tasks.restart("node-certificate", move || {
+            let (authority, identity) = (authority.clone(), identity.clone());
+            let (shutdown, own) = (shutdown.clone(), own.clone());
+            async move {
+                let clock = authority.clock().clone();
+                let reissue = || std::future::ready(authority.issue_to(&own.0, &own.1));
+                let stale = authority.subscribe();
+                keep_renewed("node", identity, clock, reissue, stale, shutdown).await;
+            }
         });
         Ok(live)
     }
@@ -172,8 +172,7 @@ impl Identities {
         &self,
         spec: CertificateSpec,
         hosts: &[Host],
-        tasks: &TaskTracker,
-        shutdown: &CancellationToken,
+        tasks: &TaskGroup,
     ) -> Result<Arc<LiveIdentity>, Failure> {
         let spec = spec.with_hosts(hosts.iter().cloned());
         let credentials = self
@@ -190,15 +189,15 @@ impl Identities {
             };
             let swapped = issued.map(|credentials| identity.swap(&credentials));
             if !matches!(swapped, Ok(Ok(()))) {
-                tracing::error!("the certificate of the server does not follow its root");
+                tracing::error!("cannot reissue the server certificate for the new CA root");
             }
         });
-        tasks.spawn(keep_served(
-            self.authority.clone(),
-            spec,
-            live.clone(),
-            shutdown.clone(),
-        ));
+        let (authority, identity) = (self.authority.clone(), live.clone());
+        let shutdown = tasks.shutdown().clone();
+        tasks.restart("server-certificate", move || {
+            let (authority, identity) = (authority.clone(), identity.clone());
+            keep_served(authority, spec.clone(), identity, shutdown.clone())
+        });
         Ok(live)
     }
 }

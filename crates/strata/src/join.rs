@@ -2,7 +2,7 @@
 //! the certificate is renewed by the node itself.
 //!
 //! A machine inside a machine is handed its certificate by the node around it,
-//! which also renews it: what it finds in its folder is all it needs.
+//! which also renews it: what it finds in its directory is all it needs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,31 +14,33 @@ use strata_client::{Address, ServerClient, Target};
 use strata_identity::{
     CertificateRequest, Clock, Credentials, JoinToken, LiveIdentity, LiveTrust, PrivateKeyPem,
 };
-use strata_node::{KeptTrust, named_servers};
+use strata_node::images::keep_joined;
+use strata_node::{StoredTrust, named_servers};
+use strata_tasks::TaskGroup;
 use strata_transport::keep_renewed;
 use strata_types::ErrorKind;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::args::NodeArguments;
 use crate::daemon::unexpected;
 
-/// How often what was handed over is looked at.
-const HANDED_INTERVAL: Duration = Duration::from_secs(5);
-/// How often a server that does not answer is asked whether it refuses this node.
+/// Interval of checks for credentials that were handed over.
+const HANDOVER_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of retries while the server does not answer whether it rejects this
+/// node.
 const REJOIN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The identity of a node in the server's eyes.
 pub(crate) struct Joined {
     pub(crate) trust: Arc<LiveTrust>,
-    /// Says that the certificate is to be another.
+    /// Wakes when the certificate has to be replaced.
     stale: watch::Sender<()>,
-    /// Who renews it; whoever handed it over, when none.
+    /// Renews the certificate; `None` if it was handed over from outside.
     server: Option<Address>,
-    folder: PathBuf,
+    directory: PathBuf,
     live: Arc<LiveIdentity>,
-    /// How to join anew, should the server refuse the identity of before.
+    /// How to join again if the server rejects the stored identity.
     rejoin: Option<Rejoin>,
 }
 
@@ -52,8 +54,8 @@ struct Rejoin {
     known: Credentials,
 }
 
-/// The identity of an earlier join, or of one that is made now; none for a
-/// node that was never told to join.
+/// The identity of an earlier join, or of a join now; `None` for a node without
+/// a server.
 pub(crate) async fn ensure(
     global: &Global,
     arguments: &NodeArguments,
@@ -63,10 +65,10 @@ pub(crate) async fn ensure(
     if let Ok(credentials) = Credentials::read(&handed) {
         return Joined::new(&credentials, None, handed).map(Some);
     }
-    let folder = data_dir.join("identity");
-    let credentials = match (Credentials::read(&folder), &arguments.join_token) {
+    let directory = data_dir.join("identity");
+    let credentials = match (Credentials::read(&directory), &arguments.join_token) {
         (Ok(known), Some(token)) => {
-            let mut joined = Joined::new(&known, Some(server(global)?), folder)?;
+            let mut joined = Joined::new(&known, Some(server(global)?), directory)?;
             joined.rejoin = Some(Rejoin {
                 server: server(global)?,
                 token: token.clone(),
@@ -77,33 +79,32 @@ pub(crate) async fn ensure(
         }
         (Ok(credentials), None) => credentials,
         (Err(_), Some(token)) => {
-            let credentials = join(server(global)?, token, arguments.name.as_deref()).await?;
-            credentials.write(&folder).map_err(unexpected)?;
+            let name = arguments.name.as_deref();
+            let credentials = join(server(global)?, token, name, data_dir).await?;
+            credentials.write(&directory).map_err(unexpected)?;
             credentials
         }
         (Err(_), None) if global.server.is_some() => {
-            return Err(
-                Failure::new(Exit::Usage, "--server needs --join-token the first time")
-                    .hint("make one on the server: strata token create --join"),
-            );
+            return Err(Failure::new(
+                Exit::Usage,
+                "--server requires --join-token on the first start",
+            )
+            .hint("create one on the server: strata token create --join"));
         }
         (Err(_), None) => return Ok(None),
     };
-    Joined::new(&credentials, Some(server(global)?), folder).map(Some)
+    Joined::new(&credentials, Some(server(global)?), directory).map(Some)
 }
 
 fn server(global: &Global) -> Result<Address> {
-    global.server.clone().ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            "a node that joins needs --server https://HOST:PORT",
-        )
-    })
+    global
+        .server
+        .clone()
+        .ok_or_else(|| Failure::new(Exit::Usage, "joining requires --server https://HOST:PORT"))
 }
 
-/// Whether the server refuses these credentials, as it does those of a node
-/// that was removed: that one comes back with a new token. None while it does
-/// not answer: then it has not said so.
+/// Whether the server rejects these credentials, as it does for a removed node,
+/// which joins again with a new token. `None` while the server does not answer.
 async fn is_refused(server: Address, known: &Credentials) -> Option<bool> {
     let target = Target::Tls {
         address: server,
@@ -114,7 +115,7 @@ async fn is_refused(server: Address, known: &Credentials) -> Option<bool> {
     match asked.map_err(|status| strata_api::error_from_status(&status)) {
         Ok(_) => Some(false),
         Err(error) if error.kind() == ErrorKind::Unauthenticated => {
-            tracing::warn!(%error, "the server refuses the identity of this node");
+            tracing::warn!(%error, "the server rejects the identity of this node");
             Some(true)
         }
         Err(error) if error.kind() == ErrorKind::Unavailable => None,
@@ -122,12 +123,12 @@ async fn is_refused(server: Address, known: &Credentials) -> Option<bool> {
     }
 }
 
-/// Joins anew where the server refuses the identity of before. The node does
-/// not wait for it: a daemon that starts while no server answers has a lease
-/// that goes on, and peers that count on it as their witness.
+/// Joins again if the server rejects the stored identity. The node does not
+/// wait for it: a daemon that starts while no server answers has a lease that
+/// continues, and peers that count on it as their witness.
 async fn rejoin_if_refused(
     rejoin: Rejoin,
-    folder: PathBuf,
+    directory: PathBuf,
     live: Arc<LiveIdentity>,
     trust: Arc<LiveTrust>,
     shutdown: CancellationToken,
@@ -149,21 +150,28 @@ async fn rejoin_if_refused(
     if !refused {
         return;
     }
-    let joined = join(rejoin.server, &rejoin.token, rejoin.name.as_deref()).await;
+    let data_dir = directory.parent().unwrap_or(&directory);
+    let name = rejoin.name.as_deref();
+    let joined = join(rejoin.server, &rejoin.token, name, data_dir).await;
     let used = joined.and_then(|credentials| {
-        credentials.write(&folder).map_err(unexpected)?;
+        credentials.write(&directory).map_err(unexpected)?;
         trust.replace(&credentials.ca_pem).map_err(unexpected)?;
         live.swap(&credentials).map_err(unexpected)
     });
     // What runs here goes on; the log says why no server is followed.
     if let Err(error) = used {
-        tracing::warn!(?error, "this node cannot join anew");
+        tracing::warn!(?error, "this node cannot join again");
     }
 }
 
-async fn join(server: Address, token: &str, name: Option<&str>) -> Result<Credentials> {
-    let parsed = JoinToken::parse(token)
-        .ok_or_else(|| Failure::new(Exit::Usage, "that is no join token"))?;
+async fn join(
+    server: Address,
+    token: &str,
+    name: Option<&str>,
+    data_dir: &Path,
+) -> Result<Credentials> {
+    let parsed =
+        JoinToken::parse(token).ok_or_else(|| Failure::new(Exit::Usage, "not a join token"))?;
     let target = Target::Join {
         address: server,
         fingerprint: parsed.ca_fingerprint(),
@@ -180,8 +188,12 @@ async fn join(server: Address, token: &str, name: Option<&str>) -> Result<Creden
         .join(request)
         .await
         .map_err(|status| client.error(&status))?;
-    let issued = issued.into_inner();
+    let mut issued = issued.into_inner();
     tracing::info!(name = issued.name, "joined");
+    // Before the identity is kept, which is the mark of a finished join.
+    if let Some(registries) = issued.registries.take() {
+        keep_joined(data_dir, registries).map_err(unexpected)?;
+    }
     Ok(credentials(issued, key))
 }
 
@@ -197,72 +209,79 @@ fn credentials(
 }
 
 impl Joined {
-    fn new(credentials: &Credentials, server: Option<Address>, folder: PathBuf) -> Result<Self> {
+    fn new(credentials: &Credentials, server: Option<Address>, directory: PathBuf) -> Result<Self> {
         let live = LiveIdentity::new(credentials).map_err(unexpected)?;
         Ok(Self {
             trust: Arc::new(LiveTrust::new(&credentials.ca_pem).map_err(unexpected)?),
             stale: watch::Sender::new(()),
             server,
-            folder,
+            directory,
             live: Arc::new(live),
             rejoin: None,
         })
     }
 
-    /// Where the roots that the server names are kept. What was handed over is
-    /// kept by whoever did that.
-    pub(crate) fn kept_trust(&self) -> Option<KeptTrust> {
-        let kept = || KeptTrust::new(&self.folder, self.trust.clone(), self.stale.clone());
+    /// Where the roots that the server names are kept. Roots that were handed
+    /// over are kept by the party that did so.
+    pub(crate) fn stored_trust(&self) -> Option<StoredTrust> {
+        let kept = || StoredTrust::new(&self.directory, self.trust.clone(), self.stale.clone());
         self.server.as_ref().map(|_| kept())
     }
 
     /// Serves with the certificate, and renews it with whichever of the servers
-    /// answers: the one it joined may be gone for good.
-    pub(crate) fn keep(
-        &self,
-        servers: &[Address],
-        tasks: &TaskTracker,
-        shutdown: &CancellationToken,
-    ) -> Arc<LiveIdentity> {
+    /// answers: the one it joined may be gone permanently.
+    pub(crate) fn keep(&self, servers: &[Address], tasks: &TaskGroup) -> Arc<LiveIdentity> {
         let configured: Vec<Address> = self.server.iter().chain(servers).cloned().collect();
-        let data_dir = self.folder.parent().map(Path::to_path_buf);
-        let (live, shutdown) = (self.live.clone(), shutdown.clone());
-        let (server, folder) = (self.server.clone(), self.folder.clone());
+        let data_dir = self.directory.parent().map(Path::to_path_buf);
+        let (live, shutdown) = (self.live.clone(), tasks.shutdown().clone());
+        let (server, directory) = (self.server.clone(), self.directory.clone());
         let stale = self.stale.subscribe();
         if let Some(rejoin) = self.rejoin.clone() {
-            let (folder, trust) = (folder.clone(), self.trust.clone());
+            let (directory, trust) = (directory.clone(), self.trust.clone());
             let (live, shutdown) = (live.clone(), shutdown.clone());
-            tasks.spawn(rejoin_if_refused(rejoin, folder, live, trust, shutdown));
+            tasks.restart("rejoin", move || {
+                let (rejoin, directory) = (rejoin.clone(), directory.clone());
+                let (live, trust) = (live.clone(), trust.clone());
+                rejoin_if_refused(rejoin, directory, live, trust, shutdown.clone())
+            });
         }
         if server.is_none() {
-            let (folder, trust) = (folder.clone(), self.trust.clone());
+            let (directory, trust) = (directory.clone(), self.trust.clone());
             let (live, shutdown) = (live.clone(), shutdown.clone());
-            tasks.spawn(async move { follow_handed(folder, live, trust, shutdown).await });
+            tasks.restart("provided-certificate", move || {
+                let (directory, live, trust) = (directory.clone(), live.clone(), trust.clone());
+                follow_handed(directory, live, trust, shutdown.clone())
+            });
         }
-        tasks.spawn(async move {
-            let current = live.clone();
-            let renewing = || {
-                let (folder, current) = (folder.clone(), current.clone());
-                let any = server.as_ref().map(|_| {
-                    // Asked each time: servers come and go.
-                    let named = data_dir.as_deref().map(named_servers);
-                    each_once(
-                        configured
-                            .iter()
-                            .cloned()
-                            .chain(named.into_iter().flatten()),
-                    )
-                });
-                async move {
-                    match any {
-                        Some(any) => {
-                            renew_at_any(any, |server| renew(server, folder.clone())).await
+        tasks.restart("node-certificate", move || {
+            let (live, server, directory) = (live.clone(), server.clone(), directory.clone());
+            let (configured, data_dir) = (configured.clone(), data_dir.clone());
+            let (stale, shutdown) = (stale.clone(), shutdown.clone());
+            async move {
+                let current = live.clone();
+                let renewing = || {
+                    let (directory, current) = (directory.clone(), current.clone());
+                    let any = server.as_ref().map(|_| {
+                        // Read each time: servers come and go.
+                        let named = data_dir.as_deref().map(named_servers);
+                        each_once(
+                            configured
+                                .iter()
+                                .cloned()
+                                .chain(named.into_iter().flatten()),
+                        )
+                    });
+                    async move {
+                        match any {
+                            Some(any) => {
+                                renew_at_any(any, |server| renew(server, directory.clone())).await
+                            }
+                            None => read_again(&directory, &current),
                         }
-                        None => read_again(&folder, &current),
                     }
-                }
-            };
-            keep_renewed("node", live, Clock::system(), renewing, stale, shutdown).await;
+                };
+                keep_renewed("node", live, Clock::system(), renewing, stale, shutdown).await;
+            }
         });
         self.live.clone()
     }
@@ -298,9 +317,9 @@ where
     Err(reasons.join("; "))
 }
 
-async fn renew(address: Address, folder: PathBuf) -> std::result::Result<Credentials, String> {
+async fn renew(address: Address, directory: PathBuf) -> std::result::Result<Credentials, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    let current = Credentials::read(&folder).map_err(|error| text(&error))?;
+    let current = Credentials::read(&directory).map_err(|error| text(&error))?;
     let target = Target::Tls {
         address,
         credentials: current,
@@ -316,14 +335,14 @@ async fn renew(address: Address, folder: PathBuf) -> std::result::Result<Credent
         .await
         .map_err(|error| text(&error))?;
     let renewed = credentials(issued.into_inner(), key);
-    renewed.write(&folder).map_err(|error| text(&error))?;
+    renewed.write(&directory).map_err(|error| text(&error))?;
     Ok(renewed)
 }
 
 /// Puts into use what is handed over before it is due, as it is when the CA of
 /// the node around is rotated: certificate and roots.
 async fn follow_handed(
-    folder: PathBuf,
+    directory: PathBuf,
     live: Arc<LiveIdentity>,
     trust: Arc<LiveTrust>,
     shutdown: CancellationToken,
@@ -332,13 +351,13 @@ async fn follow_handed(
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(HANDED_INTERVAL) => {}
+            () = tokio::time::sleep(HANDOVER_POLL_INTERVAL) => {}
         }
-        let Ok(found) = Credentials::read(&folder) else {
+        let Ok(found) = Credentials::read(&directory) else {
             continue;
         };
         if let Err(error) = trust.replace(&found.ca_pem) {
-            tracing::warn!(%error, "the roots that were handed over are not used");
+            tracing::warn!(%error, "cannot use the CA roots that were handed over");
         }
         if found.certificate_pem != known && live.swap(&found).is_ok() {
             known = found.certificate_pem;
@@ -347,33 +366,36 @@ async fn follow_handed(
 }
 
 /// What was handed over meanwhile, if it lasts longer than what there is.
-fn read_again(folder: &Path, current: &LiveIdentity) -> std::result::Result<Credentials, String> {
-    let found = Credentials::read(folder).map_err(|error| error.to_string())?;
+fn read_again(
+    directory: &Path,
+    current: &LiveIdentity,
+) -> std::result::Result<Credentials, String> {
+    let found = Credentials::read(directory).map_err(|error| error.to_string())?;
     let until = found.validity().map_err(|error| error.to_string())?;
     match until.not_after > current.validity().not_after {
         true => Ok(found),
-        false => Err("nobody has handed over a new one yet".into()),
+        false => Err("no new certificate was handed over yet".into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use strata_identity::{Authority, CertificateSpec};
+    use strata_identity::{Ca, CertificateSpec};
     use strata_types::Role;
 
     use super::*;
 
     #[test]
-    fn what_is_handed_over_is_taken_when_it_lasts_longer() {
+    fn handed_over_certificate_is_used_if_it_lasts_longer() {
         strata_identity::install_crypto_provider();
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::open(&folder.path().join("ca")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Ca::open(&directory.path().join("ca")).unwrap();
         let lasting = |seconds| {
             let spec = CertificateSpec::caller("n1".parse().unwrap(), Role::Node);
             let spec = spec.lasting(Duration::from_secs(seconds)).unwrap();
             authority.issue(&spec).unwrap()
         };
-        let handed = folder.path().join("handed");
+        let handed = directory.path().join("handed");
         let first = lasting(600);
         first.write(&handed).unwrap();
         let live = LiveIdentity::new(&first).unwrap();

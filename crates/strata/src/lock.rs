@@ -1,5 +1,5 @@
-//! One daemon per data folder: whoever holds `DIR/lock` is it, and the file
-//! says who. The kernel lets go of the lock when the holder dies.
+//! One daemon per data directory: it holds `DIR/lock`, and the file contains
+//! its pid. The kernel releases the lock when the holder dies.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -31,7 +31,7 @@ fn cannot(data_dir: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// Takes the lock, or says who has it.
+/// Takes the lock, or names its holder.
 pub(crate) fn take(data_dir: &Path) -> Result<Lock, Failure> {
     let mut file = open(data_dir).map_err(|error| cannot(data_dir, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -47,15 +47,15 @@ pub(crate) fn take(data_dir: &Path) -> Result<Lock, Failure> {
             let holder = pid_in(&mut file).map_or_else(String::new, |pid| format!(", pid {pid}"));
             Err(Failure::new(
                 Exit::Refused,
-                format!("a daemon runs on {} already{holder}", data_dir.display()),
+                format!("a daemon already runs on {}{holder}", data_dir.display()),
             )
-            .hint("give this one another --data-dir, or stop that one first"))
+            .hint("use another --data-dir, or stop that daemon first"))
         }
         Err(errno) => Err(cannot(data_dir, &errno.into())),
     }
 }
 
-/// The daemon that runs on a data folder, if one does.
+/// The daemon that runs on a data directory, if one does.
 pub(crate) fn holder(data_dir: &Path) -> Option<i32> {
     let mut file = File::open(data_dir.join("lock")).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -75,17 +75,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_daemon_is_told_who_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(holder(folder.path()), None);
-        let lock = take(folder.path()).unwrap();
+    fn second_daemon_gets_the_pid_of_the_first() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(holder(directory.path()), None);
+        let lock = take(directory.path()).unwrap();
         assert_eq!(
-            holder(folder.path()),
+            holder(directory.path()),
             Some(std::process::id().cast_signed())
         );
-        assert!(take(folder.path()).is_err());
+        assert!(take(directory.path()).is_err());
         drop(lock);
-        assert_eq!(holder(folder.path()), None);
-        assert!(take(folder.path()).is_ok());
+        assert_eq!(holder(directory.path()), None);
+        assert!(take(directory.path()).is_ok());
     }
 }

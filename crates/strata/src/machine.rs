@@ -5,18 +5,18 @@
 //! PID 1 itself does next to nothing, so that a fault in the daemon is a
 //! restart and not a kernel panic.
 //!
-//! A machine whose image tells it a server to join (`join`) has nobody else to
-//! set it up: drivers (`modules`), a place for data (`disk`) and an address
-//! (`dhcp`) are seen to here. Any other image brings a start hook for that.
+//! A machine whose image names a server to join (`join`) has nothing else that
+//! sets it up: drivers (`modules`), a place for data (`disk`) and an address
+//! (`dhcp`) are provided here. Any other image brings a start hook for that.
 
 mod dhcp;
 mod disk;
-mod ending;
 pub(crate) mod flock;
 mod join;
 mod loopback;
 mod modules;
 mod root;
+mod shutdown;
 mod spawned;
 
 use std::ffi::OsString;
@@ -33,22 +33,24 @@ use join::Join;
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot};
+use strata_tasks::TaskGroup;
 use tokio::signal::{
     self,
     unix::{SignalKind, signal},
 };
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-/// Tells the daemon that its parent owns the machine.
+/// Set for the daemon when its parent owns the machine.
 const VARIABLE: &str = "STRATA_MACHINE_INIT";
 /// Run once before the daemon, where the machine's image brings one: loads
 /// drivers, sets addresses.
 const START_HOOK: &str = "/etc/strata/start";
-/// How long the first daemon waits for the machine's address.
-const ADDRESS_WITHIN: Duration = Duration::from_secs(20);
+/// Time the first daemon waits for an address of the host.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Whether this is the first process of a machine and asked to be its node.
-/// Any other command may be PID 1 of a container and is just that command.
+/// Whether this is PID 1 of a host and was started as its node. Any other
+/// command may be PID 1 of a container.
 pub(crate) fn is_pid_1() -> bool {
     let is_node = |role: OsString| {
         // A kernel's command line may bring flags alone.
@@ -83,7 +85,9 @@ pub(crate) fn run() -> ExitCode {
     }
     let owns_machine = owns_machine();
     if owns_machine && let Err(error) = root::cover() {
-        say(&format!("cannot make the root one for containers: {error}"));
+        say(&format!(
+            "cannot set up the root file system for containers: {error}"
+        ));
     }
     let mounts = if owns_machine { &MOUNTS[..] } else { &[] };
     for (source, target, kind, options) in mounts {
@@ -108,7 +112,7 @@ pub(crate) fn run() -> ExitCode {
         .build();
     let lived = runtime.and_then(|runtime| runtime.block_on(live(join)));
     if let Err(error) = &lived {
-        say(&format!("cannot go on: {error}"));
+        say(&format!("cannot continue: {error}"));
     }
     if !owns_machine {
         return match lived {
@@ -116,10 +120,10 @@ pub(crate) fn run() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         };
     }
-    ending::release_disks();
-    say("switching off");
+    shutdown::release_disks();
+    say("powering off");
     if let Err(error) = reboot(RebootCommand::PowerOff) {
-        say(&format!("cannot switch off: {error}"));
+        say(&format!("cannot power off: {error}"));
     }
     ExitCode::FAILURE
 }
@@ -169,7 +173,7 @@ fn set_up() -> Option<Join> {
     Some(join)
 }
 
-/// Runs the daemon until the machine is told to end, then ends everything.
+/// Runs the daemon until a shutdown signal, then stops everything.
 async fn live(join: Option<Join>) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
     let mut term = signal(SignalKind::terminate())?;
@@ -179,12 +183,12 @@ async fn live(join: Option<Join>) -> io::Result<()> {
         _ = term.recv() => {}
         _ = int.recv() => {}
     }
-    say("ending everything");
-    ending::end_all().await;
+    say("stopping all processes");
+    shutdown::end_all().await;
     Ok(())
 }
 
-/// Keeps a daemon running, for ever.
+/// Keeps a daemon running. Never returns.
 async fn supervise(children: &mut signal::unix::Signal, join: Option<Join>) {
     let mut pause = Duration::from_millis(100);
     let address = match &join {
@@ -209,19 +213,21 @@ async fn supervise(children: &mut signal::unix::Signal, join: Option<Join>) {
                 break how;
             }
         };
-        say(&format!("the node daemon ended ({how}), starting it again"));
+        say(&format!("the node daemon exited ({how}), restarting it"));
         pause = next_pause(pause, started.elapsed());
         rest(pause, children).await;
     }
 }
 
-/// Begins to ask for an address, and waits for it as long as it makes sense.
+/// Starts DHCP and waits for an address, at most [`ADDRESS_TIMEOUT`].
 async fn ask_for_address() -> watch::Receiver<Option<Ipv4Addr>> {
     let (told, mut address) = watch::channel(None);
-    tokio::spawn(dhcp::keep(told));
+    // PID 1 has no shutdown but that of the host.
+    TaskGroup::from(CancellationToken::new())
+        .restart("dhcp-client", move || dhcp::keep(told.clone()));
     let first = address.wait_for(Option::is_some);
-    if tokio::time::timeout(ADDRESS_WITHIN, first).await.is_err() {
-        say("no address yet: the node goes on without");
+    if tokio::time::timeout(ADDRESS_TIMEOUT, first).await.is_err() {
+        say("no address yet: starting the node without one");
     }
     address
 }
@@ -244,8 +250,8 @@ fn next_pause(pause: Duration, lived: Duration) -> Duration {
     (pause * 2).min(Duration::from_secs(10))
 }
 
-/// The daemon is this program with the same arguments, and what the machine
-/// was told.
+/// The daemon is this program with the same arguments, and the configuration of
+/// the machine.
 fn start_daemon(join: Option<&Join>, address: Option<Ipv4Addr>) -> io::Result<Pid> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if arguments
@@ -259,7 +265,8 @@ fn start_daemon(join: Option<&Join>, address: Option<Ipv4Addr>) -> io::Result<Pi
     if let Some(join) = join {
         join.tell(&mut daemon, address)?;
     }
-    // Told to end by this process alone, not along with it.
+    // This process ends it; signals to the process group of this process do
+    // not.
     let child = daemon.process_group(0).spawn()?;
     Pid::from_raw(child.id().cast_signed()).ok_or_else(|| io::Error::other("no pid"))
 }
@@ -278,7 +285,7 @@ fn reap() -> Vec<(Pid, String)> {
     ended
 }
 
-/// There is no log yet when PID 1 speaks: it goes to the console.
+/// There is no log yet when PID 1 writes a message: it goes to the console.
 #[allow(clippy::print_stderr)]
 fn say(text: &str) {
     eprintln!("strata: {text}");

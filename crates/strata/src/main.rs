@@ -5,16 +5,18 @@
 mod args;
 mod cluster_agent;
 mod config;
+mod cores;
 mod daemon;
 mod down;
 mod identity;
 mod join;
 mod lock;
 mod machine;
-mod machinery;
 mod new_store;
 mod node_runtime;
+mod provisioning;
 mod restore;
+mod restore_audit;
 mod restore_credentials;
 mod serve;
 
@@ -26,6 +28,7 @@ use strata_cli::Global;
 use args::{Arguments, NodeArguments, Role};
 
 fn main() -> ExitCode {
+    cores::forbid();
     if machine::is_pid_1() {
         return machine::run();
     }
@@ -71,13 +74,13 @@ fn main() -> ExitCode {
     })
 }
 
-/// The node daemon, or what a verb says about the nodes of a server.
+/// The node daemon, or a client command on the nodes of a server.
 async fn node(global: &Global, mut arguments: NodeArguments) -> ExitCode {
     let Some(verb) = arguments.verb.take() else {
         return strata_cli::report(daemon::node(global, arguments).await, global);
     };
     if let Some(flag) = arguments.misplaced() {
-        let what = format!("{flag} is for the daemon, which runs without a verb");
+        let what = format!("{flag} is a flag of the daemon, which runs without a verb");
         let failure = strata_cli::Failure::new(strata_cli::Exit::Usage, what);
         return strata_cli::report(Err(failure), global);
     }

@@ -21,13 +21,13 @@ use strata_cli::{Exit, Failure, Result};
 use crate::daemon::unexpected;
 use crate::identity::write_private;
 
-const EXPECTED: &str = "store.new";
+const PENDING_STORE: &str = "store.new";
 const CONTROL_PLANE: &str = "control-plane";
 
 /// Whether a new store may be made in this data directory. To be called
 /// before anything else is made there.
 pub(crate) fn may_be_made(data_dir: &Path, insists: bool) -> Result<bool> {
-    let expected = data_dir.join(EXPECTED);
+    let expected = data_dir.join(PENDING_STORE);
     if expected.exists() {
         return Ok(true);
     }
@@ -57,12 +57,12 @@ pub(crate) fn opened(data_dir: &Path, id: &str) -> Result {
         write_private(&place("control-plane.part"), id)?;
         fs::File::open(place("control-plane.part"))?.sync_all()?;
         fs::rename(place("control-plane.part"), place(CONTROL_PLANE))?;
-        match fs::remove_file(place(EXPECTED)) {
+        match fs::remove_file(place(PENDING_STORE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     };
-    if control_plane(data_dir).as_deref() == Some(id) && !place(EXPECTED).exists() {
+    if control_plane(data_dir).as_deref() == Some(id) && !place(PENDING_STORE).exists() {
         return Ok(());
     }
     write().map_err(|error: io::Error| {
@@ -76,7 +76,7 @@ pub(crate) fn opened(data_dir: &Path, id: &str) -> Result {
 
 /// The data directory is of no control plane: a restore begins with it.
 pub(crate) fn forget(data_dir: &Path) -> io::Result<()> {
-    for name in [CONTROL_PLANE, EXPECTED] {
+    for name in [CONTROL_PLANE, PENDING_STORE] {
         match fs::remove_file(data_dir.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

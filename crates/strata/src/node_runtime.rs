@@ -1,7 +1,7 @@
 //! The runtime that serves nodes and nothing else: connections are accepted
 //! there, and those with a node's certificate stay there, so that heartbeats
-//! are answered in time whatever the API is asked for (decision 27). The
-//! node's own conversation with its server takes place there as well.
+//! are answered in time whatever the load of the API (decision 27). The node's
+//! own connection to its server runs there as well.
 
 use strata_cli::{Exit, Failure};
 use tokio::runtime::{Builder, Handle, Runtime};

@@ -11,9 +11,9 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use strata_backup::{Progress, Repository, RestoreAsk, Status};
-use strata_cli::{Exit, Failure, Global, Result};
-use strata_server::{BeginAnew, StoreEngine};
+use strata_backup::{Progress, Repository, RestoreOptions, Status};
+use strata_cli::{AUDIT, Exit, Failure, Global, Result};
+use strata_server::{AdoptOptions, StoreEngine};
 use strata_storage::StoragePool;
 use strata_store::{Embedded, EmbeddedOptions, Sealed, StoreKey};
 use strata_types::backup::Backup;
@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{Listen, NodeListen, RestoreArguments};
 use crate::config::{BackupTable, Settings};
 use crate::daemon::{make_private, unexpected};
-use crate::restore_credentials::{self, Ending};
-use crate::{lock, new_store};
+use crate::restore_credentials::{self, RestoredCredentials};
+use crate::{lock, new_store, restore_audit};
 
-/// What says that a restore began and did not end.
-const MARK: &str = "restoring";
+/// Marker of a restore that started and did not complete.
+const RESTORE_MARKER: &str = "restoring";
 
 pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result {
     let (listen, node) = (Listen::default(), NodeListen::default());
@@ -44,7 +44,7 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
     );
     let config = table
         .found(&data_dir)
-        .map_err(|why| Failure::new(Exit::Usage, "the repository cannot be used").because(why))?;
+        .map_err(|why| Failure::new(Exit::Usage, "cannot use the repository").because(why))?;
     let repository = Repository::new(config);
     let backup = repository.get(&arguments.backup).await.map_err(refused)?;
     say(&format!(
@@ -54,17 +54,17 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
         data_dir.display()
     ));
     if !backup.has_state {
-        let what = format!("backup {} holds no state of Strata", backup.id);
+        let what = format!("backup {} contains no control-plane state", backup.id);
         return Err(Failure::new(Exit::Refused, what)
             .hint("restore its volumes with `strata backup restore`"));
     }
-    fs::write(data_dir.join(MARK), &backup.id).map_err(unexpected)?;
+    fs::write(data_dir.join(RESTORE_MARKER), &backup.id).map_err(unexpected)?;
     new_store::forget(&data_dir).map_err(unexpected)?;
     restore_state(&repository, &backup, &settings, &arguments).await?;
     let volumes = backup.volumes.len();
     if volumes > 0 {
         let Some(config) = settings.storage.clone() else {
-            let what = "the backup has volumes, and [storage] says that there is no pool";
+            let what = "the backup has volumes, and the pool is disabled in [storage]";
             return Err(Failure::new(Exit::Usage, what));
         };
         let pool = StoragePool::open(config).await.map_err(refused)?;
@@ -72,8 +72,8 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
             restore_volume(&repository, &pool, &backup.id, name).await?;
         }
     }
-    fs::remove_file(data_dir.join(MARK)).map_err(unexpected)?;
-    Ending::of(&arguments).tell();
+    fs::remove_file(data_dir.join(RESTORE_MARKER)).map_err(unexpected)?;
+    RestoredCredentials::of(&arguments).tell();
     say(&format!(
         "restored the state and {volumes} volumes; start it: strata up --data-dir {}",
         data_dir.display()
@@ -83,14 +83,14 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
 
 /// Nothing that is there is written over, but what an earlier try left.
 fn check_empty(data_dir: &Path) -> Result {
-    if data_dir.join(MARK).exists() {
+    if data_dir.join(RESTORE_MARKER).exists() {
         return Ok(());
     }
     for name in ["store", "ca", "pool"] {
         if data_dir.join(name).exists() {
             let what = format!("{} is not empty: it has {name}", data_dir.display());
             return Err(Failure::new(Exit::Refused, what).hint(
-                "restore into another folder with --data-dir, or move store, ca and pool of this one aside",
+                "restore into another directory with --data-dir, or move its store, ca and pool away",
             ));
         }
     }
@@ -109,18 +109,15 @@ fn check_store(settings: &Settings) -> Result {
     }
 }
 
-/// Refuses a data folder whose restore did not end.
+/// Refuses a data directory whose restore did not end.
 pub(crate) fn check_whole(data_dir: &Path) -> Result {
-    match data_dir.join(MARK).exists() {
+    match data_dir.join(RESTORE_MARKER).exists() {
         false => Ok(()),
         true => Err(Failure::new(
             Exit::Refused,
-            format!(
-                "a restore into {} did not come to its end",
-                data_dir.display()
-            ),
+            format!("a restore into {} was interrupted", data_dir.display()),
         )
-        .hint("run strata restore again: it goes on")),
+        .hint("run strata restore again to resume it")),
     }
 }
 
@@ -133,25 +130,25 @@ async fn restore_state(
 ) -> Result {
     let data_dir = settings.data_dir.as_path();
     let key_file = settings.control.store.key_file.clone();
-    let folder = data_dir.join("backup/restored-state");
-    remove(&folder)?;
-    let above = folder.parent().unwrap_or(data_dir);
+    let directory = data_dir.join("backup/restored-state");
+    remove(&directory)?;
+    let above = directory.parent().unwrap_or(data_dir);
     make_private(above).map_err(unexpected)?;
-    let ask = RestoreAsk {
+    let ask = RestoreOptions {
         from: "/state".into(),
-        to: folder.clone(),
+        to: directory.clone(),
     };
-    let restored = repository.restore(&backup.id, ask, teller("state"), CancellationToken::new());
+    let restored = repository.restore(&backup.id, ask, reporter("state"), CancellationToken::new());
     restored.await.map_err(refused)?;
-    for name in ["audit", "ca", "tokens.json"] {
-        let (from, to) = (folder.join(name), data_dir.join(name));
+    for name in ["ca", "tokens.json"] {
+        let (from, to) = (directory.join(name), data_dir.join(name));
         if from.exists() {
             remove(&to)?;
             fs::rename(from, to).map_err(unexpected)?;
         }
     }
     // It may be kept on another disk.
-    let key = StoreKey::read(&folder.join("store.key")).map_err(unexpected)?;
+    let key = StoreKey::read(&directory.join("store.key")).map_err(unexpected)?;
     if let Some(key) = key {
         remove(&key_file)?;
         key.write(&key_file).map_err(unexpected)?;
@@ -162,22 +159,27 @@ async fn restore_state(
     let opened =
         tokio::task::spawn_blocking(move || Embedded::open(&store, &EmbeddedOptions::default()));
     let store = opened.await.map_err(unexpected)?.map_err(unexpected)?;
-    let records = tokio::fs::File::open(folder.join("records")).await;
+    let records = tokio::fs::File::open(directory.join("records")).await;
     let mut records = tokio::io::BufReader::new(records.map_err(unexpected)?);
     let imported = strata_store::import(&store, &mut records).await;
     imported.map_err(unexpected)?;
     let store = Sealed::open(Arc::new(store), &key_file).await;
     let store = store.map_err(unexpected)?;
-    restore_credentials::carry(repository, backup, data_dir, &store).await?;
-    let ending = Ending::of(arguments);
+    let newest = data_dir.join("backup/newest-state");
+    let carried = restore_credentials::carry(repository, backup, data_dir, &newest, &store).await?;
+    let from = if carried { &newest } else { &directory };
+    restore_audit::put_back(&from.join(AUDIT), data_dir)?;
+    remove(&newest)?;
+    restore_credentials::tell_rotation(data_dir)?;
+    let ending = RestoredCredentials::of(arguments);
     ending.end_tokens(data_dir)?;
-    let how = BeginAnew {
+    let how = AdoptOptions {
         take_over: arguments.take_over,
         revoke: ending.roles(),
     };
-    let begun = strata_server::begin_anew(Arc::new(store), &how).await;
+    let begun = strata_server::adopt_restored_store(Arc::new(store), &how).await;
     begun.map_err(refused)?;
-    remove(&folder)
+    remove(&directory)
 }
 
 async fn restore_volume(
@@ -191,11 +193,11 @@ async fn restore_volume(
     let tag = format!("restore-{}", short(id));
     pool.unstage_volume(&tag, &label).await.map_err(refused)?;
     let staged = pool.stage(&tag, &label).await.map_err(refused)?;
-    let ask = RestoreAsk {
+    let ask = RestoreOptions {
         from: format!("/volumes/{name}"),
         to: staged,
     };
-    let restored = repository.restore(id, ask, teller(name), CancellationToken::new());
+    let restored = repository.restore(id, ask, reporter(name), CancellationToken::new());
     restored.await.map_err(refused)?;
     pool.adopt(&tag, &label, true).await.map_err(refused)?;
     pool.unstage(&tag).await.map_err(refused)
@@ -223,19 +225,19 @@ pub(crate) fn refused(error: impl Into<Error>) -> Failure {
     Failure::from(error.into())
 }
 
-/// Progress goes to stderr; stdout is for what is asked for.
+/// Progress goes to stderr; stdout is for data.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// One line that changes, on a terminal; nothing elsewhere.
-struct Teller(String);
+/// A progress line, on a terminal only.
+struct ProgressLine(String);
 
-pub(crate) fn teller(what: &str) -> Arc<dyn Progress> {
-    Arc::new(Teller(what.to_owned()))
+pub(crate) fn reporter(what: &str) -> Arc<dyn Progress> {
+    Arc::new(ProgressLine(what.to_owned()))
 }
 
-impl Progress for Teller {
+impl Progress for ProgressLine {
     fn report(&self, status: &Status) {
         if !io::stderr().is_terminal() {
             return;

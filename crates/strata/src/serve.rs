@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use strata_cli::{Exit, Failure};
 use strata_identity::{Host, LiveIdentity, LiveTrust};
+use strata_tasks::TaskGroup;
 use strata_transport::{Serve, bind_unix};
 use tokio::net::{TcpListener, UnixListener};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// A bound TCP port, and how to reach it.
 pub(crate) struct Port {
     listener: TcpListener,
-    /// As it was asked for, for the certificate.
+    /// As it was configured, for the certificate.
     pub(crate) host: Option<Host>,
     /// Where it really is.
     pub(crate) bound: SocketAddr,
@@ -36,7 +35,7 @@ impl Port {
             return Err(bad("HOST:PORT is expected, such as 127.0.0.1:7700".into()));
         };
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            bad(error.to_string()).hint("is another daemon there? port 0 takes a free one")
+            bad(error.to_string()).hint("another daemon may use it; port 0 picks a free one")
         })?;
         let bound = listener
             .local_addr()
@@ -49,16 +48,16 @@ impl Port {
         })
     }
 
-    /// Serves `app` over TLS until `shutdown`.
+    /// Serves over TLS until the group is stopped.
     pub(crate) fn serve(
         self,
+        task: &'static str,
         tls: Arc<rustls::ServerConfig>,
         serve: Serve,
-        tasks: &TaskTracker,
-        shutdown: &CancellationToken,
+        tasks: &TaskGroup,
     ) {
-        let (listener, shutdown) = (self.listener, shutdown.clone());
-        tasks.spawn(async move { serve.tls(listener, tls, shutdown).await });
+        let shutdown = tasks.shutdown().clone();
+        tasks.critical(task, serve.tls(self.listener, tls, shutdown));
     }
 }
 
@@ -89,14 +88,10 @@ pub(crate) fn bind_socket(path: &Path, group: Option<u32>) -> Result<UnixListene
     Ok(listener)
 }
 
-/// Serves on a socket until `shutdown`.
-pub(crate) fn serve_socket(
-    listener: UnixListener,
-    serve: Serve,
-    tasks: &TaskTracker,
-    shutdown: &CancellationToken,
-) {
-    tasks.spawn(serve.unix(listener, shutdown.clone()));
+/// Serves on a socket until the group is stopped.
+pub(crate) fn serve_socket(listener: UnixListener, serve: Serve, tasks: &TaskGroup) {
+    let shutdown = tasks.shutdown().clone();
+    tasks.critical("socket-listener", serve.unix(listener, shutdown));
 }
 
 /// The hosts a certificate for `port` names, beyond this machine itself.
@@ -112,15 +107,14 @@ pub(crate) fn hosts(port: &Port, further: &[String], live: &[&str]) -> Vec<Host>
         .collect()
 }
 
-/// The TLS of a port that asks for certificates: of everybody, or of those
-/// who bring no token.
+/// The TLS of a port: a certificate that a client presents has to be of these
+/// roots; those without one are the auth layer's to answer.
 pub(crate) fn tls(
     trust: Arc<LiveTrust>,
     identity: Arc<LiveIdentity>,
-    tokens_too: bool,
 ) -> Result<Arc<rustls::ServerConfig>, Failure> {
     let clock = strata_identity::Clock::system();
-    strata_identity::server_config_with_trust(trust, !tokens_too, identity, clock)
+    strata_identity::server_config_with_trust(trust, identity, clock)
         .map_err(|error| Failure::new(Exit::Unexpected, format!("cannot set up TLS: {error}")))
 }
 

@@ -19,13 +19,13 @@ use serde::Deserialize;
 use strata_backup::{Bucket, Location, RepositoryConfig, Secret};
 use strata_types::backup::Retention;
 
-/// Where backups go. Without any of it: a folder under the data folder.
+/// Where backups go. Without any of it: a directory under the data directory.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupTable {
-    /// A folder, or `s3:https://HOST/BUCKET/PREFIX`.
+    /// A directory, or `s3:https://HOST/BUCKET/PREFIX`.
     repository: Option<String>,
-    /// The file with the password; made under the data folder unless told.
+    /// File with the password. Default: generated in the data directory.
     password_file: Option<PathBuf>,
     /// Of an S3-compatible store.
     region: Option<String>,
@@ -38,12 +38,12 @@ pub(crate) struct BackupTable {
     allow_http: bool,
     /// A file with certificate authorities to trust beside the system's.
     ca: Option<PathBuf>,
-    /// The level of zstd, 1 to 22; 3 unless told.
+    /// zstd level, 1 to 22. Default: 3.
     compression: Option<i32>,
-    /// What is kept when backups are pruned, unless told then.
+    /// Default retention rules of a prune.
     #[serde(default)]
     pub(crate) keep: Retention,
-    /// At most so much goes to the repository, unless told otherwise.
+    /// Default upload limit.
     pub(crate) limit_mb_per_second: Option<u64>,
 }
 
@@ -65,18 +65,19 @@ impl BackupTable {
     pub(crate) fn found(&self, data_dir: &Path) -> Result<RepositoryConfig, String> {
         let own = data_dir.join("backup/password");
         if self.password_file.is_none() && !own.exists() {
-            return Err("its password is needed: say the file with --password-file".into());
+            return Err("the repository requires a password: pass --password-file".into());
         }
         self.config(data_dir)
     }
 
-    /// The repository, with its password; one is made where none is said.
+    /// The repository and its password, which is generated if none is
+    /// configured.
     pub(crate) fn config(&self, data_dir: &Path) -> Result<RepositoryConfig, String> {
-        let folder = data_dir.join("backup");
+        let directory = data_dir.join("backup");
         let password = match &self.password_file {
             Some(path) => read_secret("password_file", path)?,
-            None => own_password(&folder).map_err(|error| {
-                format!("[backup] the password in {}: {error}", folder.display())
+            None => own_password(&directory).map_err(|error| {
+                format!("[backup] the password in {}: {error}", directory.display())
             })?,
         };
         let compression = self.compression.unwrap_or(3);
@@ -86,19 +87,19 @@ impl BackupTable {
             ));
         }
         Ok(RepositoryConfig {
-            location: self.location(&folder)?,
+            location: self.location(&directory)?,
             password,
             compression,
-            cache: Some(folder.join("cache")),
+            cache: Some(directory.join("cache")),
         })
     }
 
-    fn location(&self, folder: &Path) -> Result<Location, String> {
+    fn location(&self, directory: &Path) -> Result<Location, String> {
         let Some(text) = &self.repository else {
-            return Ok(Location::Folder(folder.join("repository")));
+            return Ok(Location::Directory(directory.join("repository")));
         };
         let Some(url) = text.strip_prefix("s3:") else {
-            return Ok(Location::Folder(text.into()));
+            return Ok(Location::Directory(text.into()));
         };
         let bad = || format!("[backup] repository {text:?} is not s3:https://HOST/BUCKET/PREFIX");
         let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
@@ -143,8 +144,8 @@ fn read_secret(key: &str, path: &Path) -> Result<Secret, String> {
 }
 
 /// The password of this run's own repository, made the first time.
-fn own_password(folder: &Path) -> io::Result<Secret> {
-    let path = folder.join("password");
+fn own_password(directory: &Path) -> io::Result<Secret> {
+    let path = directory.join("password");
     match fs::read_to_string(&path) {
         Ok(text) if !text.trim().is_empty() => return Ok(Secret::new(text.trim())),
         // Written over, what it opens could never be opened again.
@@ -153,11 +154,11 @@ fn own_password(folder: &Path) -> io::Result<Secret> {
         Err(error) => return Err(error),
     }
     let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)?;
+    builder.recursive(true).mode(0o700).create(directory)?;
     let mut random = [0; 24];
     io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut random)?;
     let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let part = folder.join("password.part");
+    let part = directory.join("password.part");
     let _ = fs::remove_file(&part);
     let mut options = fs::OpenOptions::new();
     let mut file = options
@@ -178,19 +179,19 @@ mod tests {
     #[test]
     fn a_password_is_made_once_and_is_for_its_owner_alone() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let first = BackupTable::default().config(folder.path()).unwrap();
-        let second = BackupTable::default().config(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let first = BackupTable::default().config(directory.path()).unwrap();
+        let second = BackupTable::default().config(directory.path()).unwrap();
         assert_eq!(first.password, second.password);
         assert!(first.password.expose().len() >= 32);
-        let file = fs::metadata(folder.path().join("backup/password")).unwrap();
+        let file = fs::metadata(directory.path().join("backup/password")).unwrap();
         assert_eq!(file.permissions().mode() & 0o777, 0o600);
     }
 
     #[test]
     fn a_bucket_is_read_from_its_address() {
-        let folder = tempfile::tempdir().unwrap();
-        let secret = folder.path().join("secret");
+        let directory = tempfile::tempdir().unwrap();
+        let secret = directory.path().join("secret");
         fs::write(&secret, "hush\n").unwrap();
         let table = BackupTable {
             repository: Some("s3:https://s3.example.org/bucket/a/b".into()),
@@ -198,7 +199,7 @@ mod tests {
             access_key: Some("key".into()),
             ..BackupTable::default()
         };
-        let Location::S3(bucket) = table.config(folder.path()).unwrap().location else {
+        let Location::S3(bucket) = table.config(directory.path()).unwrap().location else {
             panic!("it is a bucket");
         };
         assert_eq!(bucket.endpoint.as_deref(), Some("https://s3.example.org"));
@@ -210,6 +211,6 @@ mod tests {
             repository: Some("s3:bucket".into()),
             ..BackupTable::default()
         };
-        assert!(bad.config(folder.path()).is_err());
+        assert!(bad.config(directory.path()).is_err());
     }
 }

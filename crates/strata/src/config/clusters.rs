@@ -8,6 +8,7 @@
 //! replace_after_seconds = 300
 //! snapshot_hours = 6
 //! keep_snapshots = 8
+//! simulated = false
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,27 +22,38 @@ use strata_server::operations::ClusterSettings;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClustersTable {
-    /// Where `make kubernetes` puts what it builds; the cache of this machine's
-    /// user unless told.
+    /// Directory of the Kubernetes bundles. Default: that of `make kubernetes`
+    /// in the cache of the user.
     bundles: Option<PathBuf>,
-    /// What people reach the APIs of clusters at; where the server listens
-    /// unless told.
+    /// Address of the cluster APIs for clients. Default: the listen address of
+    /// the server.
     host: Option<String>,
-    /// The first of the ports for them; the server's and a hundred unless told.
+    /// First port of the cluster APIs. Default: the port of the server plus
+    /// 100.
     first_port: Option<u16>,
-    /// How long a node may be not ready before its machine is replaced; 300
-    /// unless told, at least 10.
+    /// Seconds a node may be not ready before its machine is replaced; at least
+    /// 10. Default: 300.
     replace_after_seconds: Option<u64>,
-    /// How often the state of a cluster is kept; 6 unless told, never when 0.
+    /// Hours between snapshots of a cluster; 0 for never. Default: 6.
     snapshot_hours: Option<u64>,
-    /// How many snapshots of a cluster are kept; 8 unless told.
+    /// Number of snapshots kept per cluster. Default: 8.
     keep_snapshots: Option<usize>,
+    /// Simulates Kubernetes in the server's memory, for trials of the API
+    /// without the time and the memory that clusters take: machines are
+    /// brought up, and nothing is installed on them. Default: false.
+    #[serde(default)]
+    simulated: bool,
 }
 
 impl ClustersTable {
-    /// The folder of all bundles.
+    /// The directory of all bundles.
     pub(crate) fn bundles(&self) -> PathBuf {
         self.bundles.clone().unwrap_or_else(cache)
+    }
+
+    /// Whether no Kubernetes is to run.
+    pub(crate) fn simulated(&self) -> bool {
+        self.simulated
     }
 
     /// For a server that listens there.
@@ -63,9 +75,9 @@ impl ClustersTable {
             first_port: self
                 .first_port
                 .unwrap_or_else(|| listen.port().saturating_add(100)),
-            patience: self
+            max_wait: self
                 .replace_after_seconds
-                .map_or(usual.patience, |it| seconds(it.max(10))),
+                .map_or(usual.max_wait, |it| seconds(it.max(10))),
             snapshot_every: self
                 .snapshot_hours
                 .map_or(usual.snapshot_every, |hours| seconds(hours * 3600)),

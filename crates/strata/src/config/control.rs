@@ -24,14 +24,14 @@ use strata_server::core::{CoreSettings, Range, StoreBounds};
 use strata_server::{StoreConfig, StoreEngine};
 use strata_store::{EtcdOptions, EtcdTls};
 
-/// Where records are kept: in a file below the data folder unless told.
+/// etcd endpoints. Default: records are stored in a file in the data directory.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreTable {
     /// The members of an etcd, which several servers share.
     #[serde(default)]
     etcd: Vec<String>,
-    /// What all keys in etcd begin with; `strata/` unless told.
+    /// Key prefix in etcd. Default: `strata/`.
     prefix: Option<String>,
     /// The CA of etcd, in PEM.
     ca: Option<PathBuf>,
@@ -48,15 +48,15 @@ pub(super) struct StoreTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SchedulerTable {
-    /// `bin-pack` unless told, or `spread`.
+    /// Scoring policy: `bin-pack` or `spread`. Default: `bin-pack`.
     policy: Option<Policy>,
-    /// How much more cpu than it has a node may promise; 1 unless told.
+    /// CPU overcommit factor. Default: 1.
     overcommit_cpu: Option<f64>,
     /// The same for memory.
     overcommit_memory: Option<f64>,
     /// The same for disk.
     overcommit_disk: Option<f64>,
-    /// Without a sign of life for so long, a node is lost; 10 unless told.
+    /// Seconds without a heartbeat after which a node is lost. Default: 10.
     lease_seconds: Option<u32>,
 }
 
@@ -105,6 +105,8 @@ impl ControlSettings {
             },
             alone,
             bounds,
+            events_file: Some(data_dir.join("events.jsonl")),
+            server_port: None,
         };
         let key_file = store.key_file.clone();
         let engine = match alone {

@@ -3,13 +3,16 @@
 //! ```toml
 //! [images]
 //! plain_http = ["registry.lan:5000"]
-//! authorities = ["/etc/strata/registry-ca.pem"]
+//! certificate_authorities = ["/etc/strata/registry-ca.pem"]
 //! docker_config = "/root/.docker/config.json"
 //! docker_config_projects = ["shop"]
 //! local_folders = ["/srv/images"]
 //! high_water = 85
 //! low_water = 80
 //! parallel_pulls = 8
+//! image_gib = 64
+//! disk_reserve = 5
+//! project_share = 50
 //!
 //! [images.registries."registry.lan:5000"]
 //! user = "strata"
@@ -20,10 +23,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use strata_node::images::{Credentials, ImagesConfig, read_docker_config, read_secret};
+use strata_node::images::{
+    Credentials, ImagesConfig, joined_section, read_docker_config, read_secret,
+};
 
 /// How the node deals with images.
 #[derive(Debug, Default, Deserialize)]
@@ -34,8 +39,8 @@ pub(super) struct ImagesTable {
     plain_http: Vec<String>,
     /// PEM files of certificate authorities that registries are trusted by,
     /// beside those of the system.
-    #[serde(default)]
-    authorities: Vec<PathBuf>,
+    #[serde(default, alias = "authorities")]
+    certificate_authorities: Vec<PathBuf>,
     /// A file as `docker login` writes it, whose `auths` are used; its owner
     /// alone may read it. What is named under `registries` wins.
     docker_config: Option<PathBuf>,
@@ -46,21 +51,30 @@ pub(super) struct ImagesTable {
     /// Credentials by registry (HOST or HOST:PORT; Docker Hub is docker.io).
     #[serde(default)]
     registries: BTreeMap<String, RegistryTable>,
-    /// Folders below which operators may pull `oci:` and `docker-archive:`
+    /// Directories below which operators may pull `oci:` and `docker-archive:`
     /// files of this machine. Admins may everywhere.
     #[serde(default)]
     local_folders: Vec<PathBuf>,
-    /// When the disk of the images is fuller than this, in percent, unused
-    /// images are removed, the least recently used first; 85 unless told, 100
-    /// for never.
+    /// Disk usage in percent above which unused images are removed, least
+    /// recently used first; 100 for never. Default: 85.
     high_water: Option<u8>,
-    /// Until it is no fuller than this; 80 unless told, below the high one.
+    /// Disk usage in percent down to which images are removed; below
+    /// high_water. Default: 80.
     low_water: Option<u8>,
-    /// How many pulls run at once, 1 to 64; 8 unless told. More wait.
+    /// Number of concurrent pulls, 1 to 64. Default: 8.
     parallel_pulls: Option<usize>,
+    /// GiB that all layers of one image may unpack to, 1 to 65536.
+    /// Default: 64.
+    image_gib: Option<u64>,
+    /// Percent of the file system that pulls leave free, at least 2 GiB (or a
+    /// tenth, where that is less); 0 to 50, 0 for none. Default: 5.
+    disk_reserve: Option<u8>,
+    /// What the images of one project may take, in percent of what they hold
+    /// and what is free together; 1 to 100, 100 for no bound. Default: 50.
+    project_share: Option<u8>,
 }
 
-/// Who we are to a registry.
+/// Our credentials for a registry.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RegistryTable {
@@ -91,9 +105,13 @@ impl ImagesTable {
     pub(super) fn config(self) -> Result<ImagesConfig, String> {
         let mut config = ImagesConfig::default();
         config.registries.plain_http = self.plain_http;
-        for path in &self.authorities {
-            let pem = fs::read_to_string(path)
-                .map_err(|error| format!("images.authorities: {}: {error}", path.display()))?;
+        for path in &self.certificate_authorities {
+            let pem = fs::read_to_string(path).map_err(|error| {
+                format!(
+                    "images.certificate_authorities: {}: {error}",
+                    path.display()
+                )
+            })?;
             config.registries.authorities.push(pem);
         }
         if let Some(path) = &self.docker_config {
@@ -112,15 +130,15 @@ impl ImagesTable {
                 .map_err(|why| format!("images.registries.{host:?}: {why}"))?;
             config.registries.credentials.insert(host, credentials);
         }
-        if let Some(folder) = self.local_folders.iter().find(|f| !f.is_absolute()) {
+        if let Some(directory) = self.local_folders.iter().find(|f| !f.is_absolute()) {
             return Err(format!(
                 "images.local_folders: {} is not absolute",
-                folder.display()
+                directory.display()
             ));
         }
-        config.local_folders = self.local_folders;
+        config.local_dirs = self.local_folders;
         config.high_water = self.high_water.unwrap_or(config.high_water);
-        // Told the high one alone, the low one follows it.
+        // Where only the high one is configured, the low one follows it.
         let below = config.low_water.min(config.high_water.saturating_sub(5));
         config.low_water = self.low_water.unwrap_or(below);
         if config.high_water == 0 || config.high_water > 100 {
@@ -133,8 +151,41 @@ impl ImagesTable {
         if !(1..=64).contains(&config.parallel_pulls) {
             return Err("images.parallel_pulls: 1 to 64 are allowed".into());
         }
+        if let Some(gib) = self.image_gib {
+            if !(1..=65536).contains(&gib) {
+                return Err("images.image_gib: 1 to 65536 are allowed".into());
+            }
+            config.image_bytes = gib << 30;
+        }
+        config.reserve.percent = self.disk_reserve.unwrap_or(config.reserve.percent);
+        if config.reserve.percent > 50 {
+            return Err("images.disk_reserve: 0 to 50 percent are allowed".into());
+        }
+        config.project_percent = self.project_share.unwrap_or(config.project_percent);
+        if !(1..=100).contains(&config.project_percent) {
+            return Err("images.project_share: 1 to 100 percent are allowed".into());
+        }
         Ok(config)
     }
+}
+
+/// The file that a node gets when it joins.
+#[derive(Deserialize)]
+struct JoinedFile {
+    images: ImagesTable,
+}
+
+/// Adds the registries that the node in this directory was given, if it was.
+pub(super) fn add_joined(config: &mut ImagesConfig, data_dir: &Path) -> Result<(), String> {
+    let text = match fs::read_to_string(joined_section(data_dir)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        read => read.map_err(|error| error.to_string())?,
+    };
+    let file: JoinedFile = toml::from_str(&text).map_err(|error| error.message().to_owned())?;
+    let joined = file.images.config()?;
+    config.registries = joined.registries;
+    config.credential_projects = joined.credential_projects;
+    Ok(())
 }
 
 impl RegistryTable {
@@ -155,11 +206,22 @@ impl RegistryTable {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use strata_node::images::keep_joined;
+
     use super::*;
 
     fn config(text: &str) -> Result<ImagesConfig, String> {
         let table: ImagesTable = toml::from_str(text).map_err(|error| error.to_string())?;
         table.config()
+    }
+
+    #[test]
+    fn certificate_authorities_are_read_by_their_former_key_too() {
+        for key in ["certificate_authorities", "authorities"] {
+            let table: ImagesTable = toml::from_str(&format!("{key} = ['/ca']")).unwrap();
+            let paths = [PathBuf::from("/ca")];
+            assert_eq!(table.certificate_authorities, paths, "{key}");
+        }
     }
 
     #[test]
@@ -173,6 +235,10 @@ mod tests {
             "high_water = 101",
             "low_water = 85",
             "parallel_pulls = 0",
+            "image_gib = 0",
+            "disk_reserve = 51",
+            "project_share = 0",
+            "project_share = 101",
             "local_folders = ['a']",
         ] {
             assert!(config(bad).is_err(), "{bad}");
@@ -180,9 +246,53 @@ mod tests {
     }
 
     #[test]
+    fn bounds_on_the_disk_have_defaults() {
+        let bounds = |text: &str| {
+            let config = config(text).unwrap();
+            let percent = config.project_percent;
+            (config.image_bytes, config.reserve.percent, percent)
+        };
+        assert_eq!(bounds(""), (64 << 30, 5, 50));
+        let others = bounds("image_gib = 200\ndisk_reserve = 0\nproject_share = 100");
+        assert_eq!(others, (200 << 30, 0, 100));
+    }
+
+    #[test]
+    fn node_has_the_registries_it_was_given_when_it_joined() {
+        let server = config(
+            "plain_http = ['r:1']\n[registries.'r:1']\nuser = 'a\"b'\npassword = 'hunter2'\n\
+             projects = ['shop']",
+        );
+        let server = server.unwrap();
+        assert!(ImagesConfig::default().to_joining().is_none());
+        let data_dir = tempfile::tempdir().unwrap();
+        let mut node = config("high_water = 70").unwrap();
+        add_joined(&mut node, data_dir.path()).unwrap();
+        assert!(node.has_no_registries());
+
+        let mut given = server.to_joining().unwrap();
+        given.authorities = vec!["PEM".into()];
+        // Joining twice is joining once.
+        keep_joined(data_dir.path(), given.clone()).unwrap();
+        keep_joined(data_dir.path(), given).unwrap();
+        add_joined(&mut node, data_dir.path()).unwrap();
+        let known = &node.registries.credentials["r:1"];
+        assert_eq!((&*known.user, &*known.password), ("a\"b", "hunter2"));
+        assert_eq!(node.credential_projects["r:1"], ["shop"]);
+        assert_eq!(node.registries.plain_http, ["r:1"]);
+        assert_eq!(node.registries.authorities, ["PEM"]);
+        assert_eq!(node.high_water, 70);
+        let directory = data_dir.path().join("registries");
+        for file in fs::read_dir(&directory).unwrap() {
+            let metadata = file.unwrap().metadata().unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
     fn passwords_come_from_either_place_and_are_not_printed() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("password");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
         fs::write(&file, "hunter2\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let text = format!(

@@ -27,6 +27,14 @@ pub(super) struct LimitsTable {
     request_burst: Option<u32>,
     /// Megabytes to and from one caller a second, over time. Default: 64.
     megabytes_per_second: Option<u32>,
+    /// Requests of one caller a second that the audit log records, over time;
+    /// of admins as many as they send. Default: 20.
+    audited_requests_per_second: Option<u32>,
+    /// The same at once after a rest. Default: 1000.
+    audited_request_burst: Option<u32>,
+    /// Megabytes of lines that the audit log takes of one caller a day, admins
+    /// excepted; 16 MiB of it at once after a rest. Default: 268.
+    audited_megabytes_per_day: Option<u32>,
     /// Requests a second from one address without a credential. Default: 100.
     unauthenticated_requests_per_second: Option<u32>,
     /// Instances of one project, where its quota names no other number.
@@ -34,6 +42,9 @@ pub(super) struct LimitsTable {
     instances_per_project: Option<u32>,
     /// Workloads of one project. Default: 1000.
     workloads_per_project: Option<u32>,
+    /// Megabytes of the instances, workloads and secrets of one project.
+    /// Default: 64.
+    stored_megabytes_per_project: Option<u32>,
     /// Answers to requests with an idempotency key that are kept for one
     /// caller. Default: 10000.
     kept_answers_per_caller: Option<u32>,
@@ -66,6 +77,13 @@ impl LimitsTable {
                 .unwrap_or_else(|| scaled(rate, default.request_burst, 4)),
             bytes_per_second: megabytes.map_or(default.bytes_per_second, |mb| mb * MEGABYTE),
             byte_burst: megabytes.map_or(default.byte_burst, |mb| mb * MEGABYTE * BURST_SECONDS),
+            audited_per_second: self
+                .audited_requests_per_second
+                .unwrap_or(default.audited_per_second),
+            audited_burst: self.audited_request_burst.unwrap_or(default.audited_burst),
+            audited_bytes_per_second: self
+                .audited_megabytes_per_day
+                .map_or(default.audited_bytes_per_second, bytes_per_second),
             unauthenticated_per_second: anyone.unwrap_or(default.unauthenticated_per_second),
             unauthenticated_burst: scaled(anyone, default.unauthenticated_burst, 10),
             ..default
@@ -78,12 +96,24 @@ impl LimitsTable {
         StoreBounds {
             instances: self.instances_per_project.unwrap_or(default.instances),
             workloads: self.workloads_per_project.unwrap_or(default.workloads),
+            project_bytes: megabytes(self.stored_megabytes_per_project)
+                .unwrap_or(default.project_bytes),
             kept_answers: self.kept_answers_per_caller.unwrap_or(default.kept_answers),
         }
     }
 }
 
-/// A bound that locks everybody out is a mistake.
+/// The rate of so many megabytes a day; more than none for any but 0.
+fn bytes_per_second(megabytes_per_day: u32) -> u64 {
+    (u64::from(megabytes_per_day) * MEGABYTE).div_ceil(24 * 3600)
+}
+
+fn megabytes(given: Option<u32>) -> Option<usize> {
+    let bytes = u64::from(given?) * MEGABYTE;
+    Some(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// A bound that locks all callers out is a mistake.
 fn least(key: &str, given: Option<u32>, default: usize) -> Result<usize, String> {
     match given {
         None => Ok(default),
@@ -105,6 +135,7 @@ mod tests {
         let caller = table.caller().unwrap();
         assert_eq!((caller.requests_per_second, caller.request_burst), (10, 40));
         assert_eq!(caller.bytes_per_second, 1_000_000);
+        assert!(caller.audited_bytes_per_second > 0);
         assert_eq!(caller.connections, CallerLimits::default().connections);
         assert_eq!(table.store().workloads, 5);
         assert_eq!(table.store().instances, StoreBounds::default().instances);

@@ -7,7 +7,7 @@
 //! server = "https://192.0.2.1:7700"
 //!
 //! [machines.qemu]
-//! kernel_folder = "/usr/lib/strata/kernel"
+//! kernel_directory = "/usr/lib/strata/kernel"
 //!
 //! [machines.redfish]
 //! media = { listen = "192.0.2.1:7780" }
@@ -36,11 +36,11 @@ use strata_types::machine::{MachineSpec, ProviderKind};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MachinesTable {
-    /// How many machines inside this one are in the inventory; 3 unless told.
+    /// Number of nested nodes in the inventory. Default: 3.
     local: Option<u32>,
-    /// Threads of each; half of what there is unless told.
+    /// CPU threads of each. Default: half of the host.
     local_cpu: Option<u32>,
-    /// MB of each; a quarter of what there is unless told.
+    /// Memory of each in MB. Default: a quarter of the host.
     local_ram: Option<u64>,
     /// A file with further machines.
     inventory: Option<PathBuf>,
@@ -62,9 +62,10 @@ pub(super) struct MachinesTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QemuTable {
-    /// Where the kernel and its modules are, as `scripts/guest-kernel` puts
-    /// them; the cache of this machine's user unless told.
-    kernel_folder: Option<PathBuf>,
+    /// Directory of the guest kernel and its modules. Default: that of
+    /// `scripts/guest-kernel` in the cache of the user.
+    #[serde(alias = "kernel_folder")]
+    kernel_directory: Option<PathBuf>,
 }
 
 /// What the control plane goes by to bring machines up.
@@ -76,18 +77,20 @@ pub(crate) struct MachinesSettings {
     pub(crate) inventory: Vec<(Label, MachineSpec)>,
     pub(crate) server: Option<String>,
     pub(crate) host_socket: Option<PathBuf>,
-    pub(crate) kernel_folder: Option<PathBuf>,
+    pub(crate) kernel_directory: Option<PathBuf>,
     pub(crate) redfish: Option<RedfishConfig>,
     pub(crate) maas: Option<MaasConfig>,
 }
 
-/// The most machines inside one machine: each has a /24 of its own.
-const MOST_LOCAL: u32 = 64;
+/// Maximum number of nested nodes: each has its own /24.
+const MAX_LOCAL_MACHINES: u32 = 64;
 
 impl MachinesTable {
     pub(super) fn settings(self) -> Result<MachinesSettings, String> {
-        if self.local.is_some_and(|local| local > MOST_LOCAL) {
-            return Err(format!("[machines] local must be at most {MOST_LOCAL}"));
+        if self.local.is_some_and(|local| local > MAX_LOCAL_MACHINES) {
+            return Err(format!(
+                "[machines] local must be at most {MAX_LOCAL_MACHINES}"
+            ));
         }
         let inventory = match &self.inventory {
             Some(path) => read(path)?,
@@ -100,14 +103,14 @@ impl MachinesTable {
             inventory,
             server: self.server,
             host_socket: self.host_socket,
-            kernel_folder: self.qemu.kernel_folder,
+            kernel_directory: self.qemu.kernel_directory,
             redfish: self.redfish,
             maas: self.maas,
         })
     }
 }
 
-/// A file of machines: `[[machine]]` with an id and what is said of it.
+/// Inventory file: `[[machine]]` with an ID and a specification.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Inventory {
@@ -169,9 +172,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn kernel_directory_is_read_by_its_former_key_too() {
+        for key in ["kernel_directory", "kernel_folder"] {
+            let qemu: QemuTable = toml::from_str(&format!("{key} = '/k'")).unwrap();
+            assert_eq!(qemu.kernel_directory, Some("/k".into()), "{key}");
+        }
+    }
+
+    #[test]
     fn an_inventory_is_read_from_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("machines.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("machines.toml");
         let text = "[[machine]]\nid = 'rack-1'\nprovider = 'redfish'\naddress = 'https://192.0.2.7'\nlabels = { zone = 'a' }\n";
         std::fs::write(&path, text).unwrap();
         let found = read(&path).unwrap();

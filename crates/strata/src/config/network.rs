@@ -21,31 +21,37 @@ use strata_node::{NetworkOptions, OverlayEncryption, Subnet};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NetworkTable {
-    /// The addresses of all nodes together; 10.42.0.0/16 unless told.
+    /// Address range of all nodes. Default: 10.42.0.0/16.
     range: Option<String>,
-    /// The addresses of this node, /22 to /29 of the range. Unless told, a
-    /// /24 that no route of this machine touches is chosen once and kept.
+    /// Subnet of this node, /22 to /29 of the range. Default: a /24 that no
+    /// route of this host covers, chosen once and stored.
     subnet: Option<String>,
     /// The size of packets. Default: what the way out carries, less what the
     /// overlay between nodes puts around a packet: 60 bytes with WireGuard, 50
     /// without.
     mtu: Option<u32>,
-    /// Who answers for names that are not ours, as ADDRESS:PORT; whom
-    /// /etc/resolv.conf names unless told.
+    /// Upstream DNS servers, as ADDRESS:PORT. Default: those of
+    /// /etc/resolv.conf.
     #[serde(default)]
     dns: Vec<SocketAddr>,
-    /// Where other nodes send what is for pods of this one; the address that
-    /// the server sees unless told.
+    /// Overlay address of this node. Default: the address that the server sees.
     pub(super) address: Option<Ipv4Addr>,
     /// Ports of this machine's own services that pods may reach, by TCP and
     /// UDP. Default: none; names and leases are always answered, and machines
     /// inside the machine reach all ports.
     #[serde(default)]
     host_ports: Vec<u16>,
-    /// Pods may reach the metadata service of a cloud, 169.254.169.254.
+    /// Pods may reach the metadata services of clouds, such as 169.254.169.254.
     /// Default: false.
     #[serde(default)]
     metadata: bool,
+    /// How many connections the kernel tracks for one pod, 16 to 1048576.
+    /// Default: an eighth of nf_conntrack_max, at most 16384.
+    pod_connections: Option<u32>,
+    /// Pods of different projects may be on this machine also if its kernel has
+    /// no nftables for bridges, so that they reach each other. Default: false.
+    #[serde(default)]
+    allow_shared_bridge: bool,
     /// Whether what is sent to other nodes is encrypted, by the kernel's
     /// WireGuard. Default: "auto".
     #[serde(default)]
@@ -82,6 +88,11 @@ impl NetworkTable {
             text.parse::<Subnet>().map_err(bad)
         };
         let range = self.range.as_deref();
+        if let Some(most) = self.pod_connections
+            && !(16..=1 << 20).contains(&most)
+        {
+            return Err("network.pod_connections: 16 to 1048576 are allowed".into());
+        }
         let configured_range = range.map(|text| parse("range", text)).transpose()?;
         Ok(NetworkOptions {
             range: match configured_range {
@@ -97,7 +108,10 @@ impl NetworkTable {
             mtu: self.mtu,
             dns_upstreams: self.dns,
             host_ports: self.host_ports,
+            api_ports: Vec::new(),
             metadata: self.metadata,
+            pod_connections: self.pod_connections,
+            allow_shared_bridge: self.allow_shared_bridge,
             overlay_encryption: self.overlay_encryption.into(),
         })
     }

@@ -1,4 +1,4 @@
-//! The `[node]` section: what a node says of itself to its server.
+//! The `[node]` section: what a node reports to its server.
 //!
 //! ```toml
 //! [node]
@@ -15,14 +15,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use strata_client::Address;
 
-/// The most labels, and the longest key or value.
-const MOST_LABELS: usize = 100;
-const LONGEST_LABEL: usize = 256;
+/// Maximum number of labels, and maximum length of a key or value.
+const MAX_LABELS: usize = 100;
+const MAX_LABEL_LENGTH: usize = 256;
 /// How long orphaned instances rest: an hour unless configured, a month at most.
 const ORPHAN_GRACE_SECONDS: u32 = 3600;
-const MOST_ORPHAN_GRACE_SECONDS: u32 = 30 * 24 * 3600;
+const MAX_ORPHAN_GRACE_SECONDS: u32 = 30 * 24 * 3600;
 
-/// What a node says of itself.
+/// Settings of a node.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeTable {
@@ -35,12 +35,16 @@ pub(super) struct NodeTable {
     servers: Vec<String>,
     /// Where the storage pool is mounted on this machine, now or later.
     pool: Option<PathBuf>,
-    /// The folder of the versions of Kubernetes, for machines inside this one;
-    /// that of the server beside it unless told, else the cache's.
+    /// Directory of the Kubernetes bundles, for nested nodes. Default: that of
+    /// the server on the same host, else the cache.
     kubernetes: Option<PathBuf>,
     /// How long an instance that the server has no record of rests before it
     /// is destroyed, in seconds. Default: 3600.
     orphan_grace_seconds: Option<u32>,
+    /// Whether pods have the users of the host where the host has no idmapped
+    /// mounts. Default: no, such pods are refused.
+    #[serde(default)]
+    allow_host_users: bool,
 }
 
 /// The same, checked.
@@ -51,15 +55,17 @@ pub(crate) struct NodeSettings {
     pub(crate) servers: Vec<Address>,
     pub(crate) pool: Option<PathBuf>,
     pub(crate) kubernetes: Option<PathBuf>,
+    pub(crate) allow_host_users: bool,
 }
 
 impl NodeTable {
     pub(super) fn settings(self) -> Result<NodeSettings, String> {
-        let fits = |text: &String| text.len() <= LONGEST_LABEL && !text.contains(char::is_control);
+        let fits =
+            |text: &String| text.len() <= MAX_LABEL_LENGTH && !text.contains(char::is_control);
         let good = |(key, value): (&String, &String)| !key.is_empty() && fits(key) && fits(value);
-        if self.labels.len() > MOST_LABELS || !self.labels.iter().all(good) {
+        if self.labels.len() > MAX_LABELS || !self.labels.iter().all(good) {
             return Err(format!(
-                "[node] labels: {MOST_LABELS} is the most, with keys and values of at most {LONGEST_LABEL} bytes"
+                "[node] labels: {MAX_LABELS} is the most, with keys and values of at most {MAX_LABEL_LENGTH} bytes"
             ));
         }
         let read = |text: &String| {
@@ -74,15 +80,16 @@ impl NodeTable {
             }
         }
         let grace = self.orphan_grace_seconds.unwrap_or(ORPHAN_GRACE_SECONDS);
-        if grace > MOST_ORPHAN_GRACE_SECONDS {
+        if grace > MAX_ORPHAN_GRACE_SECONDS {
             return Err(format!(
-                "[node] orphan_grace_seconds is {grace}; it must be 0 to {MOST_ORPHAN_GRACE_SECONDS}"
+                "[node] orphan_grace_seconds is {grace}; it must be 0 to {MAX_ORPHAN_GRACE_SECONDS}"
             ));
         }
         Ok(NodeSettings {
             orphan_grace: Duration::from_secs(grace.into()),
             pool: self.pool,
             kubernetes: self.kubernetes,
+            allow_host_users: self.allow_host_users,
             servers: self.servers.iter().map(read).collect::<Result<_, _>>()?,
             labels: self.labels,
         })

@@ -13,28 +13,27 @@ use serde::Deserialize;
 use strata_storage::PoolConfig;
 use strata_types::storage::Profile;
 
-/// What the pool is made from. Without any of it: files under the data folder.
+/// What the pool is made from. Without any of it: files under the data directory.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StorageTable {
-    /// Whether this server has a pool; it does unless told.
+    /// Whether this server has a storage pool. Default: true.
     enabled: Option<bool>,
-    /// `single` unless told, or `mirrored`.
+    /// Redundancy: `single` or `mirrored`. Default: `single`.
     profile: Option<Profile>,
-    /// Block devices; files under the data folder unless told.
+    /// Block devices. Default: files in the data directory.
     #[serde(default)]
     devices: Vec<PathBuf>,
-    /// How many files; one unless told, two where they are mirrored.
+    /// Number of files. Default: 1, or 2 if mirrored.
     files: Option<u32>,
-    /// How large each is; 10 GB unless told. They take room as they fill.
+    /// Size of each in bytes; sparse. Default: 10 GB.
     file_gb: Option<u64>,
-    /// How many more of them wait to be used; two unless told.
+    /// Number of spare files. Default: 2.
     spare_files: Option<u32>,
     /// Takes the room of the files at once.
     #[serde(default)]
     preallocate: bool,
-    /// The pool is never made smaller than what is used and this; 256 unless
-    /// told.
+    /// Reserve in MB that a shrink leaves above what is used. Default: 256.
     reserve_mb: Option<u64>,
 }
 
@@ -47,7 +46,7 @@ impl StorageTable {
             Profile::Mirrored => 2,
         };
         self.enabled.unwrap_or(true).then(|| PoolConfig {
-            folder: folder(data_dir),
+            dir: directory(data_dir),
             profile,
             devices: self.devices,
             files: self.files.unwrap_or(least),
@@ -60,6 +59,6 @@ impl StorageTable {
 }
 
 /// Where the pool of a run is.
-pub(crate) fn folder(data_dir: &Path) -> PathBuf {
+pub(crate) fn directory(data_dir: &Path) -> PathBuf {
     data_dir.join("pool")
 }

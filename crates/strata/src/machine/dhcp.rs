@@ -1,5 +1,5 @@
-//! An address for a machine that is on its own: asked for on every card in
-//! turn until a server answers, and kept for as long as it may be.
+//! A DHCP client for a host that runs on Strata alone: tries every NIC in turn
+//! until a server answers, and renews the lease.
 
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::Duration;
 
-use strata_network::dhcp::client::{Lease, Told, discover, read, request};
+use strata_network::dhcp::client::{DhcpReply, Lease, discover, read, request};
 use strata_network::{Mac, uplink};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
@@ -22,102 +22,101 @@ const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68);
 const LARGEST: usize = 2048;
 /// How long an answer is waited for, the first time and at most; each try
 /// waits twice as long as the one before.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(4);
-/// So often it is asked on one card before the next one's turn.
-const TRIES: usize = 4;
-/// Between two rounds over all cards.
-const PAUSE: Duration = Duration::from_secs(1);
-/// No lease is asked to be kept more often than that.
-const LEAST_REST: Duration = Duration::from_secs(30);
+const INITIAL_TIMEOUT: Duration = Duration::from_millis(250);
+const MAX_TIMEOUT: Duration = Duration::from_secs(4);
+/// Attempts on one NIC before the next one is tried.
+const MAX_ATTEMPTS: usize = 4;
+/// Interval between rounds over all NICs.
+const ROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum interval between renewals of a lease.
+const MIN_RENEW_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Gets an address, tells it, and keeps it. Never ends.
+/// Gets an address, reports it, and renews it. Never returns.
 pub(super) async fn keep(told: watch::Sender<Option<Ipv4Addr>>) {
     loop {
-        let (card, lease) = first_lease().await;
+        let (nic, lease) = first_lease().await;
         let (address, prefix) = (lease.address, lease.prefix);
-        say(&format!("{} is {address}/{prefix}", card.name));
+        say(&format!("{} is {address}/{prefix}", nic.name));
         told.send_replace(Some(address));
-        renew(&card, lease).await;
+        renew(&nic, lease).await;
         say(&format!("{address} could not be kept"));
     }
 }
 
-/// Asks on all cards, again and again.
-async fn first_lease() -> (Card, Lease) {
+/// Sends requests on all NICs, again and again.
+async fn first_lease() -> (Nic, Lease) {
     let mut silent = false;
     loop {
-        for card in Card::all(Path::new("/sys/class/net")) {
-            match card.ask_for_one().await {
-                Ok(lease) => return (card, lease),
+        for nic in Nic::all(Path::new("/sys/class/net")) {
+            match nic.ask_for_one().await {
+                Ok(lease) => return (nic, lease),
                 Err(error) if silent => drop(error),
-                Err(error) => say(&format!("no address for {}: {error}", card.name)),
+                Err(error) => say(&format!("no address for {}: {error}", nic.name)),
             }
         }
         silent = true;
-        sleep(PAUSE).await;
+        sleep(ROUND_INTERVAL).await;
     }
 }
 
-/// Asks to keep the address when half of its time is over, and again; ends
-/// when the server says no, or has said nothing until it is over.
-async fn renew(card: &Card, mut lease: Lease) {
+/// Renews the lease at half of its time, and again; returns when the server
+/// rejects it, or when it expires.
+async fn renew(nic: &Nic, mut lease: Lease) {
     loop {
         let Some(seconds) = lease.seconds else {
             return std::future::pending().await;
         };
         let whole = Duration::from_secs(seconds.into());
         let end = Instant::now() + whole;
-        sleep((whole / 2).max(LEAST_REST)).await;
+        sleep((whole / 2).max(MIN_RENEW_INTERVAL)).await;
         lease = loop {
-            match card.ask_to_keep(&lease).await {
+            match nic.ask_to_keep(&lease).await {
                 Ok(Some(kept)) => break kept,
                 Ok(None) => return,
-                Err(_) if Instant::now() < end => sleep(LEAST_REST).await,
+                Err(_) if Instant::now() < end => sleep(MIN_RENEW_INTERVAL).await,
                 Err(_) => return,
             }
         };
     }
 }
 
-/// A network card.
 #[derive(Debug)]
-struct Card {
+struct Nic {
     name: String,
     index: u32,
     mac: Mac,
 }
 
-impl Card {
-    /// All cards of the machine, in the order the kernel found them. Bridges
-    /// and the like have no device.
+impl Nic {
+    /// All NICs of the machine, in the order the kernel found them. Bridges and
+    /// the like have no device.
     fn all(interfaces: &Path) -> Vec<Self> {
         let entries = fs::read_dir(interfaces).into_iter().flatten().flatten();
-        let cards = entries.filter_map(|entry| Self::look_at(&entry.path()));
-        let mut cards: Vec<_> = cards.collect();
-        cards.sort_by_key(|card| card.index);
-        cards
+        let nics = entries.filter_map(|entry| Self::look_at(&entry.path()));
+        let mut nics: Vec<_> = nics.collect();
+        nics.sort_by_key(|nic| nic.index);
+        nics
     }
 
-    fn look_at(folder: &Path) -> Option<Self> {
+    fn look_at(directory: &Path) -> Option<Self> {
         const ETHERNET: &str = "1";
-        let said = |file: &str| fs::read_to_string(folder.join(file)).ok();
-        if said("type")?.trim() != ETHERNET || !folder.join("device").exists() {
+        let said = |file: &str| fs::read_to_string(directory.join(file)).ok();
+        if said("type")?.trim() != ETHERNET || !directory.join("device").exists() {
             return None;
         }
         Some(Self {
-            name: folder.file_name()?.to_str()?.to_owned(),
+            name: directory.file_name()?.to_str()?.to_owned(),
             index: said("ifindex")?.trim().parse().ok()?,
             mac: mac(said("address")?.trim())?,
         })
     }
 
-    /// Switches the card on, asks for an address and takes it.
+    /// Brings the NIC up, requests an address and configures it.
     async fn ask_for_one(&self) -> io::Result<Lease> {
         uplink::switch_on(self.index).map_err(io::Error::other)?;
         let socket = self.socket()?;
         let offered = |told| match told {
-            Told::Offered(lease) => Some(Ok(lease)),
+            DhcpReply::Offered(lease) => Some(Ok(lease)),
             _ => None,
         };
         let lease = self
@@ -125,7 +124,9 @@ impl Card {
             .await?;
         match self.confirm(&socket, &lease).await? {
             Some(lease) => Ok(lease),
-            None => Err(io::Error::other("the server took back what it offered")),
+            None => Err(io::Error::other(
+                "the server rejected the address it offered",
+            )),
         }
     }
 
@@ -133,13 +134,13 @@ impl Card {
         self.confirm(&self.socket()?, lease).await
     }
 
-    /// Asks for this address, and gives it to the card; none when the server
-    /// says no.
+    /// Requests this address and configures it on the NIC; `None` if the server
+    /// rejects it.
     async fn confirm(&self, socket: &UdpSocket, lease: &Lease) -> io::Result<Option<Lease>> {
         let granted = |told| match told {
-            Told::Granted(lease) => Some(Ok(Some(lease))),
-            Told::Refused => Some(Ok(None)),
-            Told::Offered(_) => None,
+            DhcpReply::Granted(lease) => Some(Ok(Some(lease))),
+            DhcpReply::Refused => Some(Ok(None)),
+            DhcpReply::Offered(_) => None,
         };
         let asked = |number| request(number, self.mac, lease);
         let granted = self.ask(socket, asked, granted).await?;
@@ -150,20 +151,20 @@ impl Card {
         Ok(granted)
     }
 
-    /// Says something until somebody answers it.
+    /// Sends a message until it is answered.
     async fn ask<T>(
         &self,
         socket: &UdpSocket,
         say: impl Fn(u32) -> Vec<u8>,
-        hear: impl Fn(Told) -> Option<io::Result<T>>,
+        hear: impl Fn(DhcpReply) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
-        let mut wait = FIRST_WAIT;
-        for _ in 0..TRIES {
+        let mut wait = INITIAL_TIMEOUT;
+        for _ in 0..MAX_ATTEMPTS {
             let number = any_number();
-            // Right after a card was switched on it may not send yet.
+            // Right after a NIC was switched on it may not send yet.
             let sent = socket.send_to(&say(number), SERVER).await;
             let until = Instant::now() + wait;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            wait = (wait * 2).min(MAX_TIMEOUT);
             if sent.is_err() {
                 tokio::time::sleep_until(until).await;
                 continue;
@@ -176,10 +177,13 @@ impl Card {
                 }
             }
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answers"))
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "no DHCP server answers",
+        ))
     }
 
-    /// A socket that speaks and hears by this card alone.
+    /// A socket that sends and receives by this NIC alone.
     fn socket(&self) -> io::Result<UdpSocket> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -192,8 +196,8 @@ impl Card {
     }
 }
 
-/// Tells our own conversation from those of others on the wire. The table that
-/// is never filled begins with something random.
+/// Distinguishes our own exchange from those of others on the wire. A hasher
+/// that is fed nothing still begins with random keys.
 fn any_number() -> u32 {
     let hash = RandomState::new().build_hasher().finish();
     u32::try_from(hash >> 32).unwrap_or_default()
@@ -222,10 +226,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_cards_are_asked_on() {
-        let folder = tempfile::tempdir().unwrap();
+    fn dhcp_runs_only_on_nics() {
+        let directory = tempfile::tempdir().unwrap();
         let interface = |name: &str, kind: &str, index: &str, device: bool| {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             fs::create_dir(&path).unwrap();
             for (file, text) in [
                 ("type", kind),
@@ -242,10 +246,10 @@ mod tests {
         interface("eth1", "1\n", "3\n", true);
         interface("eth0", "1\n", "2\n", true);
         interface("br0", "1\n", "4\n", false);
-        let cards = Card::all(folder.path());
-        let names: Vec<_> = cards.iter().map(|card| card.name.as_str()).collect();
+        let nics = Nic::all(directory.path());
+        let names: Vec<_> = nics.iter().map(|nic| nic.name.as_str()).collect();
         assert_eq!(names, ["eth0", "eth1"]);
-        assert_eq!(cards[0].mac, Mac([2, 0, 0, 0, 0, 7]));
+        assert_eq!(nics[0].mac, Mac([2, 0, 0, 0, 0, 7]));
         assert_eq!(mac("02:00:00:00:00"), None);
         assert_eq!(mac("02:00:00:00:00:00:00"), None);
     }

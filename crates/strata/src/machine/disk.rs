@@ -1,7 +1,7 @@
 //! Where a machine keeps its data (`/var/lib`: that of its node, and of what
-//! others have it run): on the first disk whose file system says that it is
-//! for that, else in memory. A disk that says nothing of the kind is
-//! somebody's, and not touched.
+//! users run on it): on the first disk whose file system is marked for that,
+//! else in memory. A disk without the mark belongs to a user, and is not
+//! touched.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use strata_machines::image::DISK_LABEL;
 
 use super::say;
 
-/// Where data is, the node's own in a folder there.
+/// Where data is, the node's own in a directory there.
 const DATA: &str = "/var/lib";
 /// Logs are kept where data is: elsewhere they would fill up the memory.
 const LOGS: (&str, &str) = ("/var/lib/log", "/var/log");
@@ -22,9 +22,9 @@ const SUPERBLOCK: u64 = 1024;
 const MAGIC: (usize, [u8; 2]) = (56, [0x53, 0xef]);
 const LABEL: std::ops::Range<usize> = 120..136;
 /// Half of the machine's memory may become data.
-const IN_MEMORY: &std::ffi::CStr = c"mode=0755,size=50%";
+const TMPFS_OPTIONS: &std::ffi::CStr = c"mode=0755,size=50%";
 
-/// Mounts the folder of all data.
+/// Mounts the directory of all data.
 pub(super) fn mount_data() {
     let mounted = match ours(Path::new("/sys/block")) {
         Some(disk) => {
@@ -32,8 +32,8 @@ pub(super) fn mount_data() {
             mount_at(&disk, "ext4", c"")
         }
         None => {
-            say("no disk is for data: it is kept in memory, and gone with the power");
-            mount_at(Path::new("tmpfs"), "tmpfs", IN_MEMORY)
+            say("no data disk found: data is kept in memory and lost on power-off");
+            mount_at(Path::new("tmpfs"), "tmpfs", TMPFS_OPTIONS)
         }
     };
     if let Err(error) = mounted {

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_does_what_is_said_and_nothing_else() {
+    fn unlisted_calls_are_rejected() {
         let of = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             operation(&words)

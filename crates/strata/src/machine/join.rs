@@ -1,6 +1,6 @@
-//! What a machine is told at its boot: the server to join, and with what. It
-//! is read once and removed; PID 1 keeps it for as long as it lives, for a
-//! daemon that died before it could join.
+//! Join parameters of a host, from its boot image: the server, and the token.
+//! Read once and removed; PID 1 keeps them in memory, for a daemon that died
+//! before it could join.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -23,7 +23,7 @@ const LISTEN: &str = "0.0.0.0:7710";
 pub(super) struct Join(JoinFile);
 
 impl Join {
-    /// What this machine was told, if it was.
+    /// The join parameters of this host, if any.
     pub(super) fn take() -> Option<Self> {
         let path = Path::new(JOIN_FILE);
         if !path.exists() {
@@ -36,7 +36,7 @@ impl Join {
         match told {
             Ok(join) => Some(Self(join)),
             Err(error) => {
-                say(&format!("{JOIN_FILE} makes no sense: {error}"));
+                say(&format!("{JOIN_FILE} is not valid: {error}"));
                 None
             }
         }
@@ -54,8 +54,8 @@ impl Join {
         }
     }
 
-    /// Has the daemon join. The secret goes by the environment, which is the
-    /// daemon's own to read; arguments are everybody's.
+    /// Has the daemon join. The secret goes by the environment, which only the
+    /// daemon can read; arguments are readable for every user.
     pub(super) fn tell(&self, daemon: &mut Command, address: Option<Ipv4Addr>) -> io::Result<()> {
         fs::create_dir_all("/run/strata")?;
         write_files(Path::new(IMAGES_DIRECTORY), &self.0.images)?;
@@ -85,6 +85,7 @@ struct Network {
 #[derive(Serialize)]
 struct Node<'a> {
     labels: &'a std::collections::BTreeMap<String, String>,
+    allow_host_users: bool,
 }
 
 fn config(join: &JoinFile, address: Option<Ipv4Addr>) -> io::Result<String> {
@@ -93,6 +94,9 @@ fn config(join: &JoinFile, address: Option<Ipv4Addr>) -> io::Result<String> {
         network: Network { address },
         node: Node {
             labels: &join.labels,
+            // Its data is in memory, and before Linux 6.3 that has no idmapped
+            // mounts: the machine would run no pod at all (decision 59).
+            allow_host_users: true,
         },
     };
     let text = toml::to_string(&config).map_err(io::Error::other)?;
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_daemon_understands_what_it_is_told() {
+    fn daemon_arguments_parse() {
         let join = JoinFile {
             server: "https://10.0.0.1:7700".into(),
             token: "strata_join_x".into(),
@@ -137,11 +141,12 @@ mod tests {
         let read: toml::Table = text.parse().unwrap();
         let label = read["node"]["labels"]["a \"b\""].as_str();
         assert_eq!(label, Some("c\\d"));
+        assert_eq!(read["node"]["allow_host_users"].as_bool(), Some(true));
         assert_eq!(read["network"]["address"].as_str(), Some("10.0.0.2"));
         assert_eq!(read["images"]["plain_http"][0].as_str(), Some("r:5000"));
-        let folder = tempfile::tempdir().unwrap();
-        write_files(&folder.path().join("images"), &join.images).unwrap();
-        let password = fs::read_to_string(folder.path().join("images/registry-0.password"));
+        let directory = tempfile::tempdir().unwrap();
+        write_files(&directory.path().join("images"), &join.images).unwrap();
+        let password = fs::read_to_string(directory.path().join("images/registry-0.password"));
         assert_eq!(password.unwrap(), "hunter2");
     }
 }

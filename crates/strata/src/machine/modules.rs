@@ -1,4 +1,4 @@
-//! Drivers: whoever owns the hardware loads what its image brings for it.
+//! Loads the kernel modules that the image brings.
 
 use std::fs::{self, File};
 use std::io;

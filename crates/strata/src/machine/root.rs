@@ -1,6 +1,6 @@
 //! The root of a machine that was booted from an archive in memory. The kernel
-//! lets nobody exchange it for another (`pivot_root`), which is how runtimes
-//! give containers theirs; so the same folder is mounted over it.
+//! does not allow exchanging it for another (`pivot_root`), which is how
+//! runtimes give containers theirs; so the same directory is mounted over it.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -9,9 +9,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use rustix::mount::{UnmountFlags, mount_bind, mount_move, unmount};
 use rustix::process::{chdir, chroot};
 
-/// Where the root is on its way over itself. Of the folders that an archive
+/// Where the root is on its way over itself. Of the directories that an archive
 /// has, none but this is mounted on later anyway.
-const ASIDE: &str = "/run";
+const NEW_ROOT: &str = "/run";
 
 /// Makes the root one that can be exchanged, if it is not. Nothing but `/proc`
 /// is mounted yet, and it is mounted no more afterwards.
@@ -21,11 +21,11 @@ pub(super) fn cover() -> io::Result<()> {
         return Ok(());
     }
     unmount("/proc", UnmountFlags::empty())?;
-    fs::create_dir_all(ASIDE)?;
-    // As the kernel makes it, it is everybody's to write to.
+    fs::create_dir_all(NEW_ROOT)?;
+    // As the kernel makes it, every user may write to it.
     fs::set_permissions("/", Permissions::from_mode(0o755))?;
-    mount_bind("/", ASIDE)?;
-    chdir(ASIDE)?;
+    mount_bind("/", NEW_ROOT)?;
+    chdir(NEW_ROOT)?;
     mount_move(".", "/")?;
     chroot(".")?;
     Ok(chdir("/")?)

@@ -51,7 +51,8 @@ fn fresh_proc() -> io::Result<()> {
     Ok(())
 }
 
-/// As on any machine: what is mounted is seen by those inside who ask for it.
+/// As on any machine: what is mounted is visible to the processes inside that
+/// need it.
 fn shared() -> io::Result<()> {
     let all = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
     mount_change("/", all)?;
@@ -74,10 +75,10 @@ fn apart(mounts: &[String]) -> io::Result<()> {
         Some(c"mode=0755,size=1m"),
     )?;
     for controllers in mounts {
-        let folder = Path::new(CGROUPS).join(controllers);
-        fs::create_dir(&folder)?;
+        let directory = Path::new(CGROUPS).join(controllers);
+        fs::create_dir(&directory)?;
         let options = std::ffi::CString::new(controllers.as_str())?;
-        mount("cgroup", &folder, "cgroup", flags(), options.as_c_str())?;
+        mount("cgroup", &directory, "cgroup", flags(), options.as_c_str())?;
         if controllers.contains(',') {
             for controller in controllers.split(',') {
                 symlink(controllers, Path::new(CGROUPS).join(controller))?;
@@ -88,7 +89,7 @@ fn apart(mounts: &[String]) -> io::Result<()> {
 }
 
 /// The hierarchies of this process, each by its controllers, all of which are
-/// among the given ones: in any other it is where the machine around is.
+/// among the given ones: in any other it is where the host is.
 fn mounts(known: &str, given: &str) -> Vec<String> {
     let is_given = |controller: &str| given.split(',').any(|known| known == controller);
     known

@@ -1,5 +1,5 @@
-//! The end of a machine: everybody is asked to end, then made to, and what
-//! is on disks is left whole.
+//! Shutdown of a host: processes are terminated, then killed, and file systems
+//! are unmounted.
 
 use std::fs;
 use std::io;
@@ -11,33 +11,33 @@ use tokio::time::{sleep, timeout};
 
 use super::{reap, say};
 
-/// How long processes get between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(8);
-/// How long killed processes may take to be gone.
-const KILLED: Duration = Duration::from_secs(2);
-/// The kernel tells PID 1 of the end of its own children alone, and most
-/// processes are children of a cell's init: it has to look.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time between SIGTERM and SIGKILL.
+const STOP_GRACE: Duration = Duration::from_secs(8);
+/// Timeout for killed processes to exit.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Poll interval: PID 1 is notified of its own children alone, and most
+/// processes are children of a cell's init.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The program of every cell's init, and of their keeper.
 const CELL_INIT: &str = "/memfd:strata-init (deleted)";
 
-/// SIGTERM to everybody, a grace period, SIGKILL to whoever is left.
+/// SIGTERM to every process, a grace period, SIGKILL to those left.
 pub(super) async fn end_all() {
     for process in Process::all() {
-        // An init passes it on to what it runs: nobody is told twice, which
-        // many take for impatience.
+        // An init forwards the signal to what it runs: no process receives it
+        // twice, which many treat as a request to end at once.
         if process.is_cell_init || !process.is_in_cell {
             let _ = kill_process(process.pid, Signal::TERM);
         }
     }
     // Inits end with their machine, not before.
-    let ended = wait_while(GRACE, |process| !process.is_cell_init).await;
+    let ended = wait_while(STOP_GRACE, |process| !process.is_cell_init).await;
     if let Err(left) = ended {
-        say(&format!("{} did not end in time, killed", left.join(", ")));
+        say(&format!("{} did not exit in time, killed", left.join(", ")));
     }
-    // To all but PID 1 itself, at once, so that nobody forks away from it.
+    // To all but PID 1 itself, at once, so that no process forks away from it.
     let _ = kill_process_group(Pid::INIT, Signal::KILL);
-    if let Err(left) = wait_while(KILLED, |_| true).await {
+    if let Err(left) = wait_while(KILL_TIMEOUT, |_| true).await {
         say(&format!("{} cannot be killed", left.join(", ")));
     }
 }
@@ -45,7 +45,7 @@ pub(super) async fn end_all() {
 /// Waits until no process is `counted` any more; the names of those that are
 /// after `patience`.
 async fn wait_while(
-    patience: Duration,
+    max_wait: Duration,
     counted: impl Fn(&Process) -> bool,
 ) -> Result<(), Vec<String>> {
     let left = || {
@@ -59,10 +59,10 @@ async fn wait_while(
             if left().next().is_none() {
                 return;
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     };
-    match timeout(patience, gone).await {
+    match timeout(max_wait, gone).await {
         Ok(()) => Ok(()),
         Err(_) => Err(left().map(|process| process.name()).collect()),
     }
@@ -114,31 +114,31 @@ fn is_below(status: &str) -> bool {
 pub(super) fn release_disks() {
     rustix::fs::sync();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    for folder in on_disks(&mounts).rev() {
-        if let Err(error) = release(&folder) {
-            say(&format!("cannot unmount {folder}: {error}"));
+    for directory in on_disks(&mounts).rev() {
+        if let Err(error) = release(&directory) {
+            say(&format!("cannot unmount {directory}: {error}"));
         }
     }
 }
 
 /// What is in use, the root for one, can still be made read-only.
-fn release(folder: &str) -> io::Result<()> {
-    if unmount(folder, UnmountFlags::NOFOLLOW).is_ok() {
+fn release(directory: &str) -> io::Result<()> {
+    if unmount(directory, UnmountFlags::NOFOLLOW).is_ok() {
         return Ok(());
     }
-    mount_remount(folder, MountFlags::RDONLY, c"")?;
+    mount_remount(directory, MountFlags::RDONLY, c"")?;
     Ok(())
 }
 
-/// The folders on which something other than the kernel's own is mounted, in
+/// The directories on which something other than the kernel's own is mounted, in
 /// the order they were.
 fn on_disks(mounts: &str) -> impl DoubleEndedIterator<Item = String> {
     mounts.lines().filter_map(|line| {
         let (source, rest) = line.split_once(' ')?;
-        let folder = rest.split(' ').next()?;
+        let directory = rest.split(' ').next()?;
         source
             .starts_with('/')
-            .then(|| folder.replace("\\040", " "))
+            .then(|| directory.replace("\\040", " "))
     })
 }
 
