@@ -1,14 +1,14 @@
-//! Who gets in and who may do what: strangers nowhere, everybody else no
+//! Who gets in and who may do what: untrusted parties nowhere, everybody else no
 //! further than their role; and nothing secret left lying about.
 
 mod ca_rotation;
 mod ca_rotation_kills;
-mod files;
+mod file_permissions;
 mod join;
 mod roles;
 mod socket;
 mod stock_clients;
-mod strangers;
+mod unauthenticated_clients;
 
 use std::path::PathBuf;
 
@@ -16,12 +16,12 @@ use strata_testkit::Daemon;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 
-/// A folder with a certificate of this role.
+/// A directory with a certificate of this role.
 async fn certificate(daemon: &Daemon, role: &str) -> PathBuf {
-    let folder = daemon.scratch().join(format!("as-{role}"));
-    let out = folder.display().to_string();
+    let dir = daemon.scratch().join(format!("as-{role}"));
+    let out = dir.display().to_string();
     daemon
-        .told_cli()
+        .cli_with_endpoints()
         .run([
             "certificate",
             "issue",
@@ -34,13 +34,13 @@ async fn certificate(daemon: &Daemon, role: &str) -> PathBuf {
         ])
         .await
         .ok();
-    folder
+    dir
 }
 
 /// An API token of this role.
 async fn token(daemon: &Daemon, role: &str) -> String {
     let token = daemon
-        .told_cli()
+        .cli_with_endpoints()
         .run(["token", "create", "--name", role, "--role", role])
         .await
         .ok();

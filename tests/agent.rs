@@ -1,19 +1,20 @@
 //! A node that follows a server: the real daemon with real pods, and a server
 //! that says what the test wants it to say and writes down what it hears.
 
-mod damaged;
-mod failures;
+mod assignment_failures;
+mod damaged_records;
+mod fake_server;
+mod instance_lifecycle;
 mod lease;
-mod life;
 mod network;
 mod ownership;
+mod redelivery;
+mod reports;
 mod restart;
-mod server;
-mod talk;
 mod tunnel;
 mod vms;
 
-use server::{Conversation, Server};
+use fake_server::{Conversation, Server};
 use strata_testkit::images::busybox_layout;
 use strata_testkit::v1::assignment::Spec;
 use strata_testkit::v1::{Assignment, PodSpec, RestartPolicy, Wanted};

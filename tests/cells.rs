@@ -3,14 +3,14 @@
 //! own files.
 
 mod allocate;
-mod end;
+mod cell_environment;
+mod cell_queries;
+mod concurrent_calls;
 mod executables;
 mod free;
-mod input;
-mod inside;
 mod limits;
-mod look;
-mod races;
+mod standard_input;
+mod stop;
 mod supervised;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");

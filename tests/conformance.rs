@@ -30,9 +30,28 @@ async fn controller_document_holds_with_a_published_node() {
     conformance(STRATA, SERVER, Nodes::Published, "seed_001.py").await;
 }
 
+/// Versions of Kubernetes that the simulated clusters have.
+const VERSIONS: [&str; 4] = ["v1.33.2", "v1.34.1", "v1.34.4", "v1.35.0"];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_document_holds() {
-    conformance(STRATA, CONFIG, Nodes::Strata, "seed_002.py").await;
+    let bundles = tempfile::tempdir().unwrap();
+    for version in VERSIONS {
+        let bundle = bundles.path().join(version);
+        std::fs::create_dir(&bundle).unwrap();
+        let text = strata_testkit::serde_json::json!({
+            "version": version,
+            "etcd": "3.6.0-0", "coredns": "v1.12.1", "pause": "3.10.1",
+            "images": ["strata.internal/kubernetes/pause:3.10.1"],
+        });
+        std::fs::write(bundle.join("bundle.json"), text.to_string()).unwrap();
+    }
+    let config = format!(
+        "{CONFIG}[clusters]\nsimulated = true\nbundles = {:?}\n\
+         [machines]\nlocal = 6\nlocal_ram = 2000\n",
+        bundles.path()
+    );
+    conformance(STRATA, &config, Nodes::Strata, "seed_002.py").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

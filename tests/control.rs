@@ -3,19 +3,19 @@
 //! nodes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod address_reuse;
 mod drain;
 mod empty_store;
 mod etcd;
-mod input;
-mod kills;
-mod life;
-mod lost;
+mod instance_lifecycle;
 mod network;
-mod nodes;
+mod node_loss;
 mod pool;
+mod published_nodes;
 mod python;
+mod request_validation;
 mod roles;
-mod traps;
+mod server_kills;
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use strata_testkit::{NetworkNamespace, wait_for};
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 /// How long anything may take on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A server with a short lease and this many nodes.
 async fn cluster(nodes: u8) -> Cluster {
@@ -42,7 +42,7 @@ fn got(network: &NetworkNamespace, url: &str) -> Result<String, String> {
 
 /// Waits until a GET gives this.
 async fn answers(network: &NetworkNamespace, url: &str, text: &str) {
-    wait_for("an answer", PATIENCE, async || {
+    wait_for("an answer", TEST_TIMEOUT, async || {
         let said = got(network, url)?;
         if said == text { Ok(()) } else { Err(said) }
     })

@@ -3,19 +3,20 @@
 //! whatever the daemons believe.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod campaign;
+mod control_plane_outage;
+mod forced_delete;
+mod full_disk;
 mod leases;
-mod moves;
 mod node_files;
-mod outages;
-mod promises;
+mod random_faults;
+mod rescheduling;
 mod servers;
 mod slow_store;
-mod stuck;
+mod waived_leases;
 
 use std::time::Duration;
 
-use strata_testkit::cluster::{Cluster, PATIENCE};
+use strata_testkit::cluster::{Cluster, TEST_TIMEOUT};
 use strata_testkit::{Ledger, Run, boot_time, holds, wait_for};
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
@@ -56,7 +57,7 @@ async fn failover(ledger: &Ledger, name: &str, fault: Duration, lease: u64) -> R
 /// Lets this much time of the boot clock pass.
 async fn pass(time: Duration) {
     let begin = boot_time();
-    wait_for("time to pass", PATIENCE, async || {
+    wait_for("time to pass", TEST_TIMEOUT, async || {
         holds(boot_time() > begin + time)
     })
     .await;

@@ -2,11 +2,12 @@
 //! `strata image` against a daemon of its own and Debian's registry.
 
 mod access;
-mod crowds;
-mod death;
-mod life;
-mod refusals;
-mod room;
+mod concurrent_pulls;
+mod image_gc;
+mod image_lifecycle;
+mod proxy;
+mod pull_crash;
+mod pull_errors;
 
 use strata_testkit::v1::{ImageInfo, ListImagesRequest, PullImageProgress, PullImageRequest};
 use strata_testkit::{Daemon, Node, Status, all};
@@ -50,11 +51,11 @@ async fn names(node: &Node) -> Vec<String> {
 }
 
 /// Where the daemon keeps this kind of thing.
-fn kept(daemon: &Daemon, folder: &str) -> Vec<String> {
-    let folder = daemon.data_dir().join("node/images").join(folder);
-    let entries = std::fs::read_dir(folder).expect("the store has its folders");
+fn kept(daemon: &Daemon, dir: &str) -> Vec<String> {
+    let dir = daemon.data_dir().join("node/images").join(dir);
+    let entries = std::fs::read_dir(dir).expect("the store has its directories");
     let names = entries.map(|entry| {
-        let name = entry.expect("a folder can be read").file_name();
+        let name = entry.expect("a directory can be read").file_name();
         name.to_string_lossy().into_owned()
     });
     names.collect()

@@ -1,4 +1,4 @@
-//! Clusters, end to end: real Kubernetes on machines inside the machine, used
+//! Clusters, end to end: real Kubernetes on nested nodes, used
 //! with its own kubectl, scaled, upgraded, restored, broken and healed while a
 //! client asks on. Each test has a control plane of its own, as `strata up`
 //! makes it, in a network of its own; one runs after the other, because each
@@ -8,18 +8,18 @@
 //! `make test-clusters` builds where that can be done.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod asking;
 mod bundles;
 mod certificates;
+mod cluster_lifecycle;
 mod hardening;
 mod kubectl;
-mod life;
-mod lost;
+mod machine_loss;
 mod python;
+mod request_client;
 mod roll_back;
 mod upgrade;
 mod virtual_machine;
-mod web;
+mod web_workload;
 mod world;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");

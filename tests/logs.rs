@@ -3,9 +3,9 @@
 
 mod by_name;
 mod bytes;
-mod crowds;
+mod concurrent_readers;
 mod full_disk;
+mod observe_streams;
 mod rotation;
-mod streams;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");

@@ -13,12 +13,12 @@ mod mechanism;
 
 #[path = "machine/cells.rs"]
 mod cells;
-#[path = "machine/life.rs"]
-mod life;
+#[path = "machine/host_lifecycle.rs"]
+mod host_lifecycle;
+#[path = "machine/host_shell.rs"]
+mod host_shell;
 #[path = "machine/limits.rs"]
 mod limits;
-#[path = "machine/outside.rs"]
-mod outside;
 #[path = "machine/pods.rs"]
 mod pods;
 #[path = "machine/roots.rs"]
@@ -29,7 +29,7 @@ mod spawn;
 use std::io::Write as _;
 use std::time::Instant;
 
-use outside::Machine;
+use host_shell::Machine;
 use strata_testkit::guest::{Guest, Image};
 use strata_testkit::skip;
 
@@ -61,13 +61,13 @@ async fn a_machine_runs_on_strata_alone() {
         program: env!("CARGO_BIN_EXE_strata").into(),
         programs: vec![("bin/mechanism".to_owned(), std::env::current_exe().unwrap())],
         files: vec![(pods::IMAGE.to_owned(), archive)],
-        start: outside::START.to_owned(),
+        start: host_shell::START.to_owned(),
     };
     let guest = Guest::boot(&image).unwrap();
     println!("image: {:.1} s", begin.elapsed().as_secs_f64());
     let machine = Machine::new(guest).await;
 
-    check!(life::the_machine_is_set_up(&machine));
+    check!(host_lifecycle::the_machine_is_set_up(&machine));
     check!(limits::a_cells_limits_are_in_its_files(&machine));
     check!(limits::limits_hold(&machine));
     check!(limits::disks_are_limited_and_measured(&machine));
@@ -83,10 +83,10 @@ async fn a_machine_runs_on_strata_alone() {
     check!(pods::pods_find_their_limits(&machine));
     check!(pods::program_can_be_pid_1(&machine));
     check!(spawn::machines_are_spawned_in_it(&machine));
-    check!(life::orphans_are_reaped(&machine));
-    check!(life::a_storm_leaves_no_zombies(&machine));
-    check!(life::the_mechanism_holds_on_cgroup_v2(&machine));
-    check!(life::the_daemons_death_is_a_restart(&machine));
-    check!(life::it_switches_itself_off(machine));
+    check!(host_lifecycle::orphans_are_reaped(&machine));
+    check!(host_lifecycle::a_storm_leaves_no_zombies(&machine));
+    check!(host_lifecycle::the_mechanism_holds_on_cgroup_v2(&machine));
+    check!(host_lifecycle::the_daemons_death_is_a_restart(&machine));
+    check!(host_lifecycle::it_switches_itself_off(machine));
     println!("all: {:.1} s", begin.elapsed().as_secs_f64());
 }

@@ -6,18 +6,20 @@
 
 mod backups;
 mod capacity;
-mod drill;
-mod failures;
+mod connectivity;
+mod disaster_recovery;
 mod files;
 mod hypervisors;
 mod images;
-mod kills;
-mod pool_promises;
+mod maas;
+mod machine_failures;
+mod operation_kills;
+mod operation_messages;
+mod pool_guarantees;
 mod python;
 mod qemu;
-mod reach;
 mod storage;
-mod told;
+mod task_panics;
 mod vm_limits;
 mod world;
 

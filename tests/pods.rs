@@ -1,27 +1,27 @@
 //! Pods, end to end: containers of real images on a daemon of their own, with
 //! a network namespace of its own, looked at from outside and from inside.
 
-mod conventions;
+mod authorization;
 mod exec;
-mod first_process;
 mod health;
-mod hostile;
+mod hostile_images;
 mod image_content;
-mod input;
-mod inside;
-mod life;
 mod limits;
 mod network;
+mod pid1;
+mod pod_environment;
+mod pod_lifecycle;
+mod pod_observation;
 mod pool;
-mod restarts;
-mod rights;
+mod restart_policy;
+mod runtime_conventions;
 mod sandbox;
+mod spec_validation;
 mod terminals;
-mod told;
 mod volumes;
 
 use strata_testkit::images::busybox_layout;
-use strata_testkit::{Daemon, NetworkNamespace, Node, PATIENCE, wait_for};
+use strata_testkit::{Daemon, NetworkNamespace, Node, TEST_TIMEOUT, wait_for};
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 
@@ -56,7 +56,7 @@ async fn world_with(config: &str) -> World {
 
 /// Waits until a pod has written a line.
 async fn logged(node: &Node, pod: &str, line: &str) {
-    wait_for("a line", PATIENCE, async || {
+    wait_for("a line", TEST_TIMEOUT, async || {
         let lines = node.pod_log(pod).await.map_err(|error| error.to_string())?;
         match lines.iter().any(|known| known == line) {
             true => Ok(()),

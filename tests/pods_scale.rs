@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use strata_testkit::images::Image;
 use strata_testkit::pods::script;
 use strata_testkit::v1::{Pod, PodState};
-use strata_testkit::{Daemon, NetworkNamespace, Node, PATIENCE, wait_for};
+use strata_testkit::{Daemon, NetworkNamespace, Node, TEST_TIMEOUT, wait_for};
 use tokio::task::JoinSet;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
@@ -149,7 +149,7 @@ async fn two_hundred_pods_reach_each_other_and_leave_no_trace() {
     assert_eq!(node.pods().await.unwrap().len(), 1);
     daemon.host().returns_to(&traces).await;
     assert_eq!(network.look(), rules);
-    wait_for("the daemon to let go of files", PATIENCE, async || {
+    wait_for("the daemon to let go of files", TEST_TIMEOUT, async || {
         let now = daemon.open_files();
         match now <= files {
             true => Ok(()),

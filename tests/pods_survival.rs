@@ -3,10 +3,10 @@
 //! a machine that lost all processes, and starved of room. Afterwards each
 //! pod is whole or gone, and the machine is as it was.
 
-mod ends;
-mod full;
-mod kills;
-mod steps;
+mod kill_at_each_step;
+mod random_kills;
+mod resource_exhaustion;
+mod shutdown_and_reboot;
 mod world;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");

@@ -7,7 +7,7 @@
 use strata_testkit::pods::{idle, shell, volume};
 use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{ExecStart, PodLimits, PodSecurity, PodSpec, RestartPolicy};
-use strata_testkit::{PATIENCE, skip, wait_for};
+use strata_testkit::{TEST_TIMEOUT, skip, wait_for};
 
 use crate::pods::{World, world};
 
@@ -37,7 +37,7 @@ impl Services {
     /// Waits until a command in a pod answers as expected.
     async fn answers(&self, pod: &str, user: &str, command: &str, expected: &str) {
         let what = format!("{pod}: {command}");
-        wait_for(&what, PATIENCE * 4, async || {
+        wait_for(&what, TEST_TIMEOUT * 4, async || {
             let start = ExecStart {
                 user: user.into(),
                 ..shell(pod, command)
@@ -54,14 +54,18 @@ impl Services {
 
     /// Waits until a pod has logged something.
     async fn logs(&self, pod: &str, expected: &str) {
-        wait_for(&format!("{pod}: {expected}"), PATIENCE * 4, async || {
-            let lines = self.world.node.pod_log(pod).await;
-            let lines = lines.map_err(|error| error.to_string())?;
-            match lines.iter().any(|line| line.contains(expected)) {
-                true => Ok(()),
-                false => Err(format!("{lines:?}")),
-            }
-        })
+        wait_for(
+            &format!("{pod}: {expected}"),
+            TEST_TIMEOUT * 4,
+            async || {
+                let lines = self.world.node.pod_log(pod).await;
+                let lines = lines.map_err(|error| error.to_string())?;
+                match lines.iter().any(|line| line.contains(expected)) {
+                    true => Ok(()),
+                    false => Err(format!("{lines:?}")),
+                }
+            },
+        )
         .await;
     }
 
@@ -105,6 +109,7 @@ async fn services_work_with_their_own_clients() {
     java(&services).await;
     memcached(&services).await;
     busybox(&services).await;
+    s6(&services).await;
     sshd(&services).await;
     tools(&services).await;
 }
@@ -242,6 +247,42 @@ async fn busybox(services: &Services) {
         .answers("box", "", "cat /proc/1/comm", "init")
         .await;
     services.world.node.destroy_pod("box").await.unwrap();
+}
+
+/// PID 1 is the supervisor: it starts what ends again, reaps what is left to it,
+/// and takes all down when it is asked to.
+async fn s6(services: &Services) {
+    for (name, host) in [("s6", false), ("s6-host", true)] {
+        let spec = PodSpec {
+            init: Some(false),
+            ..services.pod(name, "s6")
+        };
+        let spec = if host { with_host_users(spec) } else { spec };
+        services.run(spec).await;
+        services.logs(name, "web runs").await;
+        let first = "cat /proc/1/comm";
+        services.answers(name, "", first, "s6-svscan").await;
+        services
+            .answers(name, "", "pkill sleep; echo $?", "0")
+            .await;
+        wait_for("the service to run again", TEST_TIMEOUT, async || {
+            let lines = services.world.node.pod_log(name).await;
+            let lines = lines.map_err(|error| error.to_string())?;
+            match lines
+                .iter()
+                .filter(|line| line.contains("web runs"))
+                .count()
+            {
+                2.. => Ok(()),
+                _ => Err(format!("{lines:?}")),
+            }
+        })
+        .await;
+        let zombies = "(sleep 0 &); sleep 1; ps axo stat= | grep -c Z || :";
+        services.answers(name, "", zombies, "0").await;
+        services.stops_with(name, 0).await;
+        services.world.node.destroy_pod(name).await.unwrap();
+    }
 }
 
 /// A session with a terminal is put on record by the server, or ended.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use strata_testkit::observe::LogChannelType::ChannelStdout;
 use strata_testkit::v1::{CellState, WatchCellsRequest};
-use strata_testkit::{Daemon, Node, PATIENCE, same, wait_for};
+use strata_testkit::{Daemon, Node, TEST_TIMEOUT, same, wait_for};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
@@ -14,7 +14,7 @@ const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 
 /// Waits until the daemon holds no more files and watches than before.
 async fn settled(daemon: &Daemon, files: usize, watches: usize) {
-    wait_for("the daemon to let go of files", PATIENCE, async || {
+    wait_for("the daemon to let go of files", TEST_TIMEOUT, async || {
         let now = daemon.open_files();
         same(now <= files, &true).map_err(|_| {
             format!(
@@ -24,7 +24,7 @@ async fn settled(daemon: &Daemon, files: usize, watches: usize) {
         })
     })
     .await;
-    wait_for("the daemon to watch no more", PATIENCE, async || {
+    wait_for("the daemon to watch no more", TEST_TIMEOUT, async || {
         same(daemon.watches(), &watches)
     })
     .await;
@@ -53,7 +53,7 @@ async fn live(node: Node, name: String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_cells_leave_no_trace() {
     let (daemon, node) = Daemon::up(STRATA).await;
-    // What is made once and stays: the keeper, the run's own groups.
+    // What is made once and stays: the shim, the run's own groups.
     node.allocate("warm").await.unwrap();
     node.shell("warm", "main", "echo up").await;
     let (before, files, watches) = (
@@ -126,8 +126,8 @@ async fn a_hundred_clients_at_once_are_served() {
         let client = if i % 2 == 0 {
             daemon.node().await
         } else {
-            let folder = daemon.data_dir().join("client");
-            daemon.node_with(&folder).await.unwrap()
+            let dir = daemon.data_dir().join("client");
+            daemon.node_with(&dir).await.unwrap()
         };
         clients.spawn(async move {
             let name = format!("c{i}");
@@ -176,7 +176,7 @@ async fn clients_that_vanish_in_the_middle_of_a_call_leave_no_trace() {
         vanish(&daemon, number).await;
     }
     // What they asked for is done or was never begun.
-    let cells = wait_for("all calls to be over", PATIENCE, async || {
+    let cells = wait_for("all calls to be over", TEST_TIMEOUT, async || {
         let cells = node.list().await.unwrap();
         let whole = cells.iter().all(|cell| cell.state() == CellState::Ready);
         same(whole, &true).map(|_| cells)

@@ -1,4 +1,4 @@
-//! Two runs on one machine, and two daemons that want the same folder.
+//! Two runs on one machine, and two daemons that want the same directory.
 
 use std::path::Path;
 
@@ -29,15 +29,15 @@ async fn two_runs_know_nothing_of_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_daemon_on_the_same_folder_is_refused_and_told_who_is_there() {
+async fn second_daemon_on_the_same_data_directory_is_refused() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
-    let folder = daemon.data_dir().display().to_string();
+    let dir = daemon.data_dir().display().to_string();
     for role in ["up", "node", "server"] {
-        let ran = daemon.cli().run([role, "--data-dir", &folder]).await;
+        let ran = daemon.cli().run([role, "--data-dir", &dir]).await;
         let ran = ran.exits(6);
         let pid = daemon.pid().to_string();
-        assert!(ran.stderr.contains(&folder), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&dir), "{}", ran.stderr);
         assert!(ran.stderr.contains(&pid), "{}", ran.stderr);
         assert!(!ran.stdout.contains("ready"), "{}", ran.stdout);
     }
@@ -67,14 +67,14 @@ async fn the_ready_line_says_where_to_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_socket_is_in_the_data_folder_unless_told() {
+async fn socket_is_in_the_data_directory_by_default() {
     let (daemon, _) = Daemon::up(STRATA).await;
     let inside = daemon.data_dir().join("node.sock");
     assert_eq!(daemon.endpoints().node_socket.unwrap(), inside);
     assert!(inside.exists());
 
-    let folder = tempfile::tempdir().unwrap();
-    let told = folder.path().join("here.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("here.sock");
     let other = Daemon::build(STRATA)
         .arg("--node-socket")
         .arg(told.display().to_string())
@@ -90,8 +90,8 @@ async fn a_taken_port_or_socket_is_named() {
     let endpoints = daemon.endpoints();
     let taken = endpoints.server.unwrap();
     let taken = taken.trim_start_matches("https://");
-    let folder = daemon.scratch().join("other").display().to_string();
-    let words = ["server", "--data-dir", &folder, "--listen", taken];
+    let dir = daemon.scratch().join("other").display().to_string();
+    let words = ["server", "--data-dir", &dir, "--listen", taken];
     let ran = daemon.cli().run(words).await.exits(2);
     assert!(ran.stderr.contains(taken), "{}", ran.stderr);
     assert!(ran.stderr.contains("--listen"), "{}", ran.stderr);
@@ -99,7 +99,7 @@ async fn a_taken_port_or_socket_is_named() {
     let words = [
         "node",
         "--data-dir",
-        &folder,
+        &dir,
         "--node-listen",
         "127.0.0.1:0",
         "--node-socket",
@@ -124,33 +124,33 @@ async fn down_removes_the_run_with_or_without_its_daemon() {
             daemon.kill();
         }
         let host = daemon.host();
-        let folder = daemon.data_dir().display().to_string();
-        let words = ["down", "--yes", "--data-dir", &folder];
+        let dir = daemon.data_dir().display().to_string();
+        let words = ["down", "--yes", "--data-dir", &dir];
         daemon.cli().run(words).await.ok();
         let left = host.look();
         let only_a_corpse = left.processes.is_empty() && left.cgroups.is_empty();
         assert!(only_a_corpse && left.mounts.is_empty(), "{left:#?}");
-        assert!(!Path::new(&folder).join("node.sock").exists());
-        assert!(!Path::new(&folder).join("node/cells/web").exists());
+        assert!(!Path::new(&dir).join("node.sock").exists());
+        assert!(!Path::new(&dir).join("node/cells/web").exists());
         // Identities stay; twice is fine; and it can be started again.
-        assert!(Path::new(&folder).join("client/client.key").exists());
+        assert!(Path::new(&dir).join("client/client.key").exists());
         daemon.cli().run(words).await.ok();
         if !killed {
             daemon.kill();
         }
         daemon.restart().await;
         assert!(daemon.node().await.names().await.is_empty());
-        let purge = ["down", "--yes", "--purge", "--data-dir", &folder];
+        let purge = ["down", "--yes", "--purge", "--data-dir", &dir];
         daemon.cli().run(purge).await.ok();
-        assert!(!Path::new(&folder).exists());
+        assert!(!Path::new(&dir).exists());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn down_ends_a_server_that_has_no_node() {
     let server = Daemon::build(STRATA).role("server").start().await;
-    let folder = server.data_dir().display().to_string();
-    let words = ["down", "--yes", "--data-dir", &folder];
+    let dir = server.data_dir().display().to_string();
+    let words = ["down", "--yes", "--data-dir", &dir];
     server.cli().run(words).await.ok();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
     assert!(stat.contains(") Z "), "the server has ended: {stat}");
@@ -158,8 +158,8 @@ async fn down_ends_a_server_that_has_no_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn down_takes_the_socket_along_wherever_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("here.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("here.sock");
     let mut daemon = Daemon::build(STRATA)
         .arg("--node-socket")
         .arg(socket.display().to_string())
@@ -174,12 +174,12 @@ async fn down_takes_the_socket_along_wherever_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_too_deep_for_a_socket_is_told_and_works_with_one_elsewhere() {
+async fn too_long_socket_path_is_reported_and_another_socket_works() {
     let (daemon, _) = Daemon::up(STRATA).await;
     let deep = daemon.scratch().join("d".repeat(120));
-    let folder = deep.display().to_string();
+    let dir = deep.display().to_string();
     let ports = ["--listen", "127.0.0.1:0", "--node-listen", "127.0.0.1:0"];
-    let up = ["up", "--data-dir", &folder];
+    let up = ["up", "--data-dir", &dir];
     let ran = daemon.cli().run(up.iter().chain(&ports)).await.exits(6);
     assert!(
         ran.stderr.contains("too long for a socket"),
@@ -193,9 +193,9 @@ async fn a_folder_too_deep_for_a_socket_is_told_and_works_with_one_elsewhere() {
     let mut child = daemon.cli().command(words).spawn().unwrap();
     let stdout = std::io::BufReader::new(child.stdout.take().unwrap());
     let ready = std::io::BufRead::lines(stdout).next();
-    let words = ["cell", "allocate", "web", "--data-dir", &folder];
+    let words = ["cell", "allocate", "web", "--data-dir", &dir];
     let allocated = daemon.cli().run(words).await;
-    let words = ["down", "--yes", "--data-dir", &folder];
+    let words = ["down", "--yes", "--data-dir", &dir];
     let down = daemon.cli().run(words).await;
     child.kill().unwrap();
     let log = child.wait_with_output().unwrap().stderr;

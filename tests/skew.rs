@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use strata_testkit::cluster::{Cluster, PATIENCE};
+use strata_testkit::cluster::{Cluster, TEST_TIMEOUT};
 use strata_testkit::serde_json::json;
 use strata_testkit::{Ledger, boot_time, holds, skip, wait_for};
 
@@ -51,7 +51,7 @@ async fn cluster(server: PathBuf, nodes: PathBuf) -> (Cluster, Ledger) {
 
 async fn pass(time: Duration) {
     let begin = boot_time();
-    wait_for("time to pass", PATIENCE, async || {
+    wait_for("time to pass", TEST_TIMEOUT, async || {
         holds(boot_time() > begin + time)
     })
     .await;
@@ -66,8 +66,8 @@ async fn works(cluster: &Cluster, ledger: &Ledger) {
     let runs = ledger.runs("a").len();
     rest.patch("/instance/id-a", json!({ "status": "STOPPED" }))
         .await;
-    wait_for("it to stop", PATIENCE, async || {
-        holds(!ledger.is_running("a"))
+    wait_for("it to stop", TEST_TIMEOUT, async || {
+        holds(ledger.is_silent("a"))
     })
     .await;
     rest.patch("/instance/id-a", json!({ "status": "RUNNING" }))
@@ -78,13 +78,12 @@ async fn works(cluster: &Cluster, ledger: &Ledger) {
         .await;
     ledger.run("b", runs + 1).await;
     cluster.settles(&IDS, &[]).await;
-    // What is placed anew is exclusive where both sides confirm moves.
+    // What is placed again is exclusive where both sides confirm moves.
     ledger.assert_exclusive(&["a"]);
 }
 
 /// No run has ended, and all go on.
-#[track_caller]
-fn assert_untouched(ledger: &Ledger) {
+async fn assert_untouched(ledger: &Ledger) {
     for name in NAMES {
         assert_eq!(
             ledger.runs(name).len(),
@@ -92,7 +91,7 @@ fn assert_untouched(ledger: &Ledger) {
             "{name}: {:?}",
             ledger.runs(name)
         );
-        assert!(ledger.is_running(name), "{name}: {:?}", ledger.runs(name));
+        ledger.assert_running(name).await;
     }
 }
 
@@ -157,14 +156,14 @@ async fn upgrade_of_the_server_before_its_nodes_costs_no_run() {
     let (mut cluster, ledger) = cluster(previous.clone(), previous).await;
     upgrade_server(&mut cluster).await;
     pass(Duration::from_secs(12)).await;
-    assert_untouched(&ledger);
+    assert_untouched(&ledger).await;
     for node in 0..2 {
         upgrade_node(&mut cluster, node).await;
         pass(Duration::from_secs(3)).await;
-        assert_untouched(&ledger);
+        assert_untouched(&ledger).await;
     }
     pass(Duration::from_secs(12)).await;
-    assert_untouched(&ledger);
+    assert_untouched(&ledger).await;
     fails_over(&mut cluster, &ledger).await;
 }
 
@@ -175,10 +174,10 @@ async fn upgrade_of_the_nodes_before_their_server_costs_no_run() {
     for node in 0..2 {
         upgrade_node(&mut cluster, node).await;
         pass(Duration::from_secs(3)).await;
-        assert_untouched(&ledger);
+        assert_untouched(&ledger).await;
     }
     upgrade_server(&mut cluster).await;
     pass(Duration::from_secs(12)).await;
-    assert_untouched(&ledger);
+    assert_untouched(&ledger).await;
     fails_over(&mut cluster, &ledger).await;
 }

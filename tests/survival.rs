@@ -2,16 +2,16 @@
 //! whatever ran goes on, whatever happened meanwhile is known, and whatever
 //! was half done is finished or cleared away.
 
-mod ends;
-mod kills;
-mod leftovers;
-mod storms;
-mod stuck;
-mod supervised;
+mod daemon_kills;
+mod daemon_shutdown;
+mod kill_storms;
+mod orphan_cleanup;
+mod stuck_init;
+mod supervised_executables;
 
 use std::path::Path;
 
-use strata_testkit::{Gate, PATIENCE, holds, wait_for};
+use strata_testkit::{Gate, TEST_TIMEOUT, holds, wait_for};
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 
@@ -22,9 +22,9 @@ fn after(gate: &Gate, rest: &str) -> String {
 
 /// Waits until a process is gone, and reaped.
 async fn gone(pid: i64) {
-    let folder = format!("/proc/{pid}");
-    wait_for("the process to be gone", PATIENCE, async || {
-        holds(!Path::new(&folder).exists())
+    let dir = format!("/proc/{pid}");
+    wait_for("the process to be gone", TEST_TIMEOUT, async || {
+        holds(!Path::new(&dir).exists())
     })
     .await;
 }

@@ -2,8 +2,8 @@
 //! bridge of a network namespace of its own.
 
 mod disks;
-mod life;
-mod refusals;
+mod spec_validation;
+mod vm_lifecycle;
 
 use std::time::Duration;
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_backup::{
-    BackupAsk, Location, Repository, RepositoryConfig, RestoreAsk, Secret, Silent, Source,
+    BackupRequest, Location, Repository, RepositoryConfig, RestoreOptions, Secret, Silent, Source,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::big_image::Chance;
+use crate::big_image::PseudoRandom;
 use crate::stats::load;
 use crate::usage::{Cost, of_command};
 use crate::{Effort, Result};
@@ -25,13 +25,13 @@ const PASSWORD: &str = "bench";
 const WAYS: [&str; 3] = ["strata", "restic", "borg"];
 const WORKS: [&str; 3] = ["first", "next", "restore"];
 
-/// One backup or restore of ours, in the folder of a bench.
-pub(crate) fn ours(work: &str, folder: &Path) -> Result {
+/// One backup or restore of ours, in the directory of a bench.
+pub(crate) fn ours(work: &str, dir: &Path) -> Result {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let repository = Repository::new(RepositoryConfig {
-        location: Location::Folder(folder.join("strata")),
+        location: Location::Directory(dir.join("strata")),
         password: Secret::new(PASSWORD),
         compression: 3,
         cache: None,
@@ -39,33 +39,33 @@ pub(crate) fn ours(work: &str, folder: &Path) -> Result {
     let (silent, cancel) = (Arc::new(Silent), CancellationToken::new());
     runtime.block_on(async {
         if work == "restore" {
-            let ask = RestoreAsk {
+            let ask = RestoreOptions {
                 from: "/tree".to_owned(),
-                to: folder.join("back-strata"),
+                to: dir.join("back-strata"),
             };
             repository.restore("latest", ask, silent, cancel).await?;
             return Ok(());
         }
-        let ask = BackupAsk {
+        let ask = BackupRequest {
             sources: vec![Source {
-                path: folder.join("tree"),
+                path: dir.join("tree"),
                 at: "/tree".to_owned(),
             }],
             host: "bench".to_owned(),
             operation: work.to_owned(),
-            ..BackupAsk::default()
+            ..BackupRequest::default()
         };
         repository.backup(ask, silent, cancel).await?;
         Ok(())
     })
 }
 
-fn command(way: &str, work: &str, folder: &Path) -> Result<Command> {
-    let repository = folder.join(way);
+fn command(way: &str, work: &str, dir: &Path) -> Result<Command> {
+    let repository = dir.join(way);
     let mut command = match way {
         "strata" => {
             let mut command = Command::new(std::env::current_exe()?);
-            command.args([OURS, work]).arg(folder);
+            command.args([OURS, work]).arg(dir);
             return Ok(command);
         }
         "restic" => {
@@ -75,7 +75,7 @@ fn command(way: &str, work: &str, folder: &Path) -> Result<Command> {
                 .arg(repository);
             match work {
                 "restore" => {
-                    let to = folder.join("back-restic");
+                    let to = dir.join("back-restic");
                     command.args(["restore", "latest", "--target"]).arg(to);
                 }
                 _ => {
@@ -88,7 +88,7 @@ fn command(way: &str, work: &str, folder: &Path) -> Result<Command> {
             let mut command = Command::new("borg");
             match work {
                 "restore" => {
-                    let to = folder.join("back-borg");
+                    let to = dir.join("back-borg");
                     fs::create_dir_all(&to)?;
                     let archive = format!("{}::next", repository.display());
                     command.args(["extract", &archive]).current_dir(to);
@@ -102,26 +102,26 @@ fn command(way: &str, work: &str, folder: &Path) -> Result<Command> {
         }
     };
     if work != "restore" {
-        command.current_dir(folder);
+        command.current_dir(dir);
     }
     command
         .env("RESTIC_PASSWORD", PASSWORD)
         .env("BORG_PASSPHRASE", PASSWORD)
-        .env("BORG_BASE_DIR", folder.join("borg-home"));
+        .env("BORG_BASE_DIR", dir.join("borg-home"));
     Ok(command)
 }
 
-fn make_repositories(folder: &Path) -> Result {
+fn make_repositories(dir: &Path) -> Result {
     let mut restic = Command::new("restic");
     restic
         .args(["init", "--quiet", "--repo"])
-        .arg(folder.join("restic"));
+        .arg(dir.join("restic"));
     of_command(restic.env("RESTIC_PASSWORD", PASSWORD))?;
     let mut borg = Command::new("borg");
     borg.args(["init", "--encryption", "repokey-blake2"])
-        .arg(folder.join("borg"));
+        .arg(dir.join("borg"));
     borg.env("BORG_PASSPHRASE", PASSWORD);
-    of_command(borg.env("BORG_BASE_DIR", folder.join("borg-home")))?;
+    of_command(borg.env("BORG_BASE_DIR", dir.join("borg-home")))?;
     Ok(())
 }
 
@@ -133,21 +133,21 @@ pub(crate) fn run(effort: Effort) -> Result {
     let mut tree = (0, 0);
     for _ in 0..effort.backup_rounds {
         let world = tempfile::tempdir()?;
-        let folder = world.path();
-        let mut chance = Chance(0x5eed_0f57_a7a1_ced1);
-        tree = make_tree(&folder.join("tree"), effort.backup_bytes, &mut chance)?;
-        make_repositories(folder)?;
+        let dir = world.path();
+        let mut chance = PseudoRandom(0x5eed_0f57_a7a1_ced1);
+        tree = make_tree(&dir.join("tree"), effort.backup_bytes, &mut chance)?;
+        make_repositories(dir)?;
         for (number, work) in WORKS.into_iter().enumerate() {
             if work == "next" {
-                change(&folder.join("tree"), &mut chance)?;
+                change(&dir.join("tree"), &mut chance)?;
             }
             for (way, name) in WAYS.into_iter().enumerate() {
-                let cost = of_command(&mut command(name, work, folder)?)?;
+                let cost = of_command(&mut command(name, work, dir)?)?;
                 let best = &mut best[number][way];
                 if best.is_none_or(|known| cost.wall < known.wall) {
                     *best = Some(cost);
                 }
-                sizes[way] = weight(&folder.join(name))?;
+                sizes[way] = weight(&dir.join(name))?;
             }
         }
     }
@@ -182,7 +182,7 @@ pub(crate) fn run(effort: Effort) -> Result {
 }
 
 /// Two fifths in large files, the rest in small ones; how many and how large.
-fn make_tree(root: &Path, bytes: usize, chance: &mut Chance) -> Result<(usize, usize)> {
+fn make_tree(root: &Path, bytes: usize, chance: &mut PseudoRandom) -> Result<(usize, usize)> {
     fs::create_dir_all(root.join("large"))?;
     let (mut files, mut written) = (0, 0);
     while written < bytes * 2 / 5 {
@@ -194,9 +194,9 @@ fn make_tree(root: &Path, bytes: usize, chance: &mut Chance) -> Result<(usize, u
     while written < bytes {
         let most = 1 << (10 + chance.below(9));
         let size = 200 + chance.below(most);
-        let folder = root.join(format!("part{}/below{}", files % 53, files % 31));
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(format!("file{files}")), chance.text(size))?;
+        let dir = root.join(format!("part{}/below{}", files % 53, files % 31));
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(format!("file{files}")), chance.text(size))?;
         files += 1;
         written += size;
     }
@@ -204,7 +204,7 @@ fn make_tree(root: &Path, bytes: usize, chance: &mut Chance) -> Result<(usize, u
 }
 
 /// One small file of a hundred is another, and a large one has a new piece.
-fn change(root: &Path, chance: &mut Chance) -> Result {
+fn change(root: &Path, chance: &mut PseudoRandom) -> Result {
     let mut seen = 0;
     for part in 0..53 {
         for below in 0..31 {
@@ -228,11 +228,11 @@ fn change(root: &Path, chance: &mut Chance) -> Result {
     Ok(())
 }
 
-fn weight(folder: &Path) -> Result<u64> {
+fn weight(dir: &Path) -> Result<u64> {
     let mut total = 0;
-    let mut pending = vec![folder.to_owned()];
-    while let Some(folder) = pending.pop() {
-        for entry in fs::read_dir(folder)? {
+    let mut pending = vec![dir.to_owned()];
+    while let Some(dir) = pending.pop() {
+        for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let meta = entry.metadata()?;
             if meta.is_dir() {

@@ -23,19 +23,19 @@ pub(crate) const BARE: &str = "--bare";
 pub(crate) struct Bare {
     child: Child,
     pub(crate) url: String,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 impl Bare {
     /// Answers `one` at `/one` and `list` at `/list`.
     pub(crate) fn start(credentials: &Credentials, one: &[u8], list: &[u8]) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        credentials.write(folder.path())?;
-        fs::write(folder.path().join("one"), one)?;
-        fs::write(folder.path().join("list"), list)?;
+        let dir = tempfile::tempdir()?;
+        credentials.write(dir.path())?;
+        fs::write(dir.path().join("one"), one)?;
+        fs::write(dir.path().join("list"), list)?;
         let mut child = Command::new(std::env::current_exe()?)
             .arg(BARE)
-            .arg(folder.path())
+            .arg(dir.path())
             .stdout(Stdio::piped())
             .spawn()?;
         let out = child.stdout.take().ok_or("no standard output")?;
@@ -44,7 +44,7 @@ impl Bare {
         Ok(Self {
             child,
             url: line.trim().to_owned(),
-            _folder: folder,
+            _dir: dir,
         })
     }
 }
@@ -58,9 +58,9 @@ impl Drop for Bare {
 
 /// In the peer's process.
 #[allow(clippy::print_stdout)]
-pub(crate) fn serve(folder: &str) -> Result {
-    let folder = Path::new(folder);
-    let credentials = Credentials::read(folder)?;
+pub(crate) fn serve(dir: &str) -> Result {
+    let dir = Path::new(dir);
+    let credentials = Credentials::read(dir)?;
     let identity = Arc::new(LiveIdentity::new(&credentials)?);
     let tls = server_config_optional_client(&credentials.ca_pem, identity, Clock::system())?;
     let answer = |bytes: Vec<u8>| {
@@ -68,8 +68,8 @@ pub(crate) fn serve(folder: &str) -> Result {
         get(move || std::future::ready(([("content-type", "application/json")], bytes)))
     };
     let app = axum::Router::new()
-        .route("/one", answer(fs::read(folder.join("one"))?))
-        .route("/list", answer(fs::read(folder.join("list"))?));
+        .route("/one", answer(fs::read(dir.join("one"))?))
+        .route("/list", answer(fs::read(dir.join("list"))?));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -77,18 +77,18 @@ pub(crate) fn serve(folder: &str) -> Result {
         let tcp = TcpListener::bind("127.0.0.1:0").await?;
         println!("https://{}", tcp.local_addr()?);
         let acceptor = tls.into();
-        axum::serve(Door { tcp, acceptor }, app).await?;
+        axum::serve(TlsListener { tcp, acceptor }, app).await?;
         Ok(())
     })
 }
 
 /// Connections that are kept: their handshakes may take turns.
-struct Door {
+struct TlsListener {
     tcp: TcpListener,
     acceptor: TlsAcceptor,
 }
 
-impl axum::serve::Listener for Door {
+impl axum::serve::Listener for TlsListener {
     type Io = TlsStream<TcpStream>;
     type Addr = SocketAddr;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use strata_testkit::images::Image;
 
 const LAYERS: usize = 20;
-const FOLDERS: usize = 20;
+const DIRS: usize = 20;
 /// A library; what is left of a layer is small files.
 const LARGE: usize = 4 << 20;
 const SMALLEST: usize = 200;
@@ -45,10 +45,10 @@ const WORDS: [&str; 32] = [
     "\n",
 ];
 
-/// Bytes that look like chance, always the same ones.
-pub(crate) struct Chance(pub(crate) u64);
+/// Bytes that look random, always the same ones.
+pub(crate) struct PseudoRandom(pub(crate) u64);
 
-impl Chance {
+impl PseudoRandom {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -88,9 +88,9 @@ impl Chance {
     }
 }
 
-/// Writes it as a layout folder; what it is called.
-pub(crate) fn write(folder: &Path, bytes: usize) -> String {
-    let mut chance = Chance(0x5eed_0f57_a7a1_ced1);
+/// Writes it as a layout directory; what it is called.
+pub(crate) fn write(dir: &Path, bytes: usize) -> String {
+    let mut chance = PseudoRandom(0x5eed_0f57_a7a1_ced1);
     let mut image = Image::empty();
     for layer in 0..LAYERS {
         if layer > 0 {
@@ -98,10 +98,10 @@ pub(crate) fn write(folder: &Path, bytes: usize) -> String {
         }
         image = fill(image, layer, bytes / LAYERS, &mut chance);
     }
-    image.cmd(["/bin/true"]).write_layout(folder, "latest")
+    image.cmd(["/bin/true"]).write_layout(dir, "latest")
 }
 
-fn fill(mut image: Image, layer: usize, bytes: usize, chance: &mut Chance) -> Image {
+fn fill(mut image: Image, layer: usize, bytes: usize, chance: &mut PseudoRandom) -> Image {
     let mut left = bytes;
     for number in 0.. {
         // Two fifths of it are large.
@@ -120,11 +120,11 @@ fn fill(mut image: Image, layer: usize, bytes: usize, chance: &mut Chance) -> Im
         if left < size {
             return image;
         }
-        let folder = number % FOLDERS;
-        if number < FOLDERS {
-            image = image.folder(&format!("srv/layer{layer}/part{folder}"), 0o755, 0);
+        let dir = number % DIRS;
+        if number < DIRS {
+            image = image.dir(&format!("srv/layer{layer}/part{dir}"), 0o755, 0);
         }
-        let path = format!("srv/layer{layer}/part{folder}/file{number}.js");
+        let path = format!("srv/layer{layer}/part{dir}/file{number}.js");
         image = image.file(&path, &chance.text(size));
         left -= size;
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::pods::{CRUN, CTR, CTR_IMAGE, Peers, RUNC, import};
-use crate::stats::Board;
+use crate::stats::Scoreboard;
 use crate::world::{PROGRAM, World, pod, settle};
 use crate::{Effort, Result};
 
@@ -15,7 +15,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     let world = World::new(binary).await?;
     let image = world.busybox();
     let mut peers = Peers::start(&world)?;
-    let mut board = Board::default();
+    let mut board = Scoreboard::default();
     for i in 0..effort.cold_pods {
         world.pull(&image).await?;
         forget_pages()?;

@@ -1,5 +1,5 @@
-//! A containerd of the bench's own: its own folders, its own socket, gone
-//! with the bench. Its folders are on the disk, for an overlay cannot sit on
+//! A containerd of the bench's own: its own directories, its own socket, gone
+//! with the bench. Its directories are on the disk, for an overlay cannot sit on
 //! another.
 
 use std::fs::{self, File};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::stats::skipped;
 
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Its namespace for our things.
 const NAMESPACE: &str = "strata-bench";
 
 pub(crate) struct Containerd {
     child: Child,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     runs: usize,
 }
 
@@ -33,9 +33,9 @@ impl Containerd {
     }
 
     fn try_start() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let at = |name: &str| folder.path().join(name);
-        // Pods of Kubernetes need much that nobody here asks for.
+        let dir = tempfile::tempdir()?;
+        let at = |name: &str| dir.path().join(name);
+        // Pods of Kubernetes need much that is not needed here.
         let config = format!(
             "version = 2\nroot = {:?}\nstate = {:?}\n\
              disabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n\
@@ -56,13 +56,13 @@ impl Containerd {
             .map_err(|error| format!("containerd: {error}"))?;
         let containerd = Self {
             child,
-            folder,
+            dir,
             runs: 0,
         };
         let begin = Instant::now();
         while !containerd.ctr(&["version"]).output()?.status.success() {
-            if begin.elapsed() > READY_WITHIN {
-                let log = fs::read_to_string(containerd.folder.path().join("log"))?;
+            if begin.elapsed() > READY_TIMEOUT {
+                let log = fs::read_to_string(containerd.dir.path().join("log"))?;
                 return Err(format!("containerd does not answer: {log}").into());
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -79,7 +79,7 @@ impl Containerd {
         let mut command = Command::new("ctr");
         command
             .arg("--address")
-            .arg(self.folder.path().join("sock"))
+            .arg(self.dir.path().join("sock"))
             .args(["--namespace", NAMESPACE])
             .args(words)
             .stdin(Stdio::null())
@@ -98,7 +98,7 @@ impl Containerd {
         self.ctr(&["images", "import", "--base-name", name, &archive])
     }
 
-    /// Forgets an image, and waits until its content is gone.
+    /// Removes an image, and waits until its content is gone.
     pub(crate) fn remove(&self, image: &str) -> Result {
         self.told(&["images", "rm", "--sync", image])
     }
@@ -137,7 +137,7 @@ impl Drop for Containerd {
     }
 }
 
-/// A layout folder as the archive that `ctr` imports.
+/// A layout directory as the archive that `ctr` imports.
 pub(crate) fn archive(layout: &Path, file: PathBuf) -> Result<PathBuf> {
     let status = Command::new("tar")
         .arg("-C")

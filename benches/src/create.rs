@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use strata_store::{Embedded, EmbeddedOptions};
 
-use crate::control::{Etcd, Fleet, Instances, Loaded, Put, Server, create_for, put_for};
+use crate::control::{Etcd, Fleet, Instances, Loaded, PutTarget, Server, create_for, put_for};
 use crate::stats::{milliseconds, skipped};
 use crate::{Effort, Result};
 
-const AT_ONCE: [usize; 3] = [1, 16, 256];
+const CONCURRENCY: [usize; 3] = [1, 16, 256];
 const NODES: usize = 100;
 
 #[allow(clippy::print_stdout)]
@@ -22,9 +22,9 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     println!("|---|---|---|---|---|---|");
     let time = Duration::from_secs(effort.request_seconds);
     let embedded = creates(binary, "", "embedded", time).await?;
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let options = EmbeddedOptions::default();
-    let store: Put = Arc::new(Embedded::open(&folder.path().join("store"), &options)?);
+    let store: PutTarget = Arc::new(Embedded::open(&dir.path().join("store"), &options)?);
     puts(&store, "embedded", time).await?;
     drop(store);
     let etcd = match Etcd::start().await {
@@ -34,12 +34,12 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
             return Ok(());
         }
     };
-    let store: Put = Arc::new(etcd.store().await?);
+    let store: PutTarget = Arc::new(etcd.store().await?);
     let raw = puts(&store, "etcd", time).await?;
     let config = format!("[store]\netcd = [\"{}\"]\n", etcd.url);
     let kept = creates(binary, &config, "etcd", time).await?;
     println!();
-    for ((at_once, raw), (ours, theirs)) in AT_ONCE
+    for ((at_once, raw), (ours, theirs)) in CONCURRENCY
         .into_iter()
         .zip(raw)
         .zip(embedded.into_iter().zip(kept))
@@ -58,7 +58,7 @@ async fn creates(binary: &Path, config: &str, store: &str, time: Duration) -> Re
     let server = Server::start(binary, config).await?;
     let fleet = Fleet::start(&server, NODES, Instances::Stay).await?;
     let mut rates = Vec::new();
-    for at_once in AT_ONCE {
+    for at_once in CONCURRENCY {
         let connections = server.admins(at_once).await?;
         let before = server.cpu()?;
         let loaded = create_for(&connections, at_once, time).await?;
@@ -70,9 +70,9 @@ async fn creates(binary: &Path, config: &str, store: &str, time: Duration) -> Re
     Ok(rates)
 }
 
-async fn puts(store: &Put, name: &str, time: Duration) -> Result<Vec<f64>> {
+async fn puts(store: &PutTarget, name: &str, time: Duration) -> Result<Vec<f64>> {
     let mut rates = Vec::new();
-    for at_once in AT_ONCE {
+    for at_once in CONCURRENCY {
         let loaded = put_for(store, at_once, time).await?;
         rates.push(row(&format!("one put, {name}"), at_once, &loaded, "-"));
     }

@@ -1,4 +1,4 @@
-//! A daemon of the bench's own, and what the bench asks of it.
+//! A daemon of the bench's own, and the calls that the bench makes to it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -15,20 +15,20 @@ use crate::Result;
 pub(crate) struct Daemon {
     child: Child,
     binary: std::path::PathBuf,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     pub(crate) node: NodeClient,
 }
 
 impl Daemon {
     pub(crate) async fn start(binary: &Path, config: &str) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("config.toml");
+        let dir = tempfile::tempdir()?;
+        let file = dir.path().join("config.toml");
         fs::write(&file, config)?;
         let mut child = Command::new(binary)
             .args(["node", "--node-listen", "127.0.0.1:0", "--config"])
             .arg(&file)
             .arg("--data-dir")
-            .arg(folder.path())
+            .arg(dir.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
@@ -43,7 +43,7 @@ impl Daemon {
         Ok(Self {
             child,
             binary: binary.to_owned(),
-            folder,
+            dir,
             node,
         })
     }
@@ -92,7 +92,7 @@ impl Drop for Daemon {
         let mut down = Command::new(&self.binary);
         let _ = down
             .args(["down", "--yes", "--data-dir"])
-            .arg(self.folder.path())
+            .arg(self.dir.path())
             .status();
         let _ = self.child.wait();
     }

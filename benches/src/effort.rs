@@ -17,18 +17,17 @@ pub(crate) struct Effort {
     pub(crate) network_rounds: usize,
     pub(crate) network_seconds: u64,
     pub(crate) pings: usize,
-    /// For each fleet.
     pub(crate) placement_ms: u64,
     /// For each number of requests at once, of creating and of REST.
     pub(crate) request_seconds: u64,
-    /// Simulated, that tell their status.
+    /// Simulated nodes that report their status.
     pub(crate) nodes: usize,
     pub(crate) status_seconds: u64,
     /// Started through the whole API, one after the other.
     pub(crate) instances: usize,
     /// Kept in the memory of a server.
     pub(crate) kept_instances: usize,
-    /// Machines inside the machine, brought up and taken down.
+    /// Nested nodes, brought up and taken down.
     pub(crate) machine_rounds: usize,
     /// The same with virtual ones.
     pub(crate) guest_rounds: usize,

@@ -21,7 +21,6 @@ pub(crate) fn cell_with_network(program: &str, times: usize) -> Result<Times> {
     repeat(times, || with_network(program))
 }
 
-/// The same once.
 pub(crate) fn with_network(program: &str) -> Result<Duration> {
     clone_exec_wait(program, CELL | libc::CLONE_NEWNET, None)
 }
@@ -101,7 +100,7 @@ fn clone_exec_wait(
     // The end of the pipe lets the child go.
     drop(opener);
     let mut status = 0;
-    // SAFETY: it is our child, and nobody else waits for it.
+    // SAFETY: it is our child, and no other code waits for it.
     unsafe { libc::waitpid(pid, &raw mut status, 0) };
     let taken = begin.elapsed();
     equipped?;

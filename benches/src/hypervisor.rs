@@ -20,7 +20,7 @@ use strata_testkit::v1::ListVmsRequest;
 use strata_testkit::{Daemon, NetworkNamespace, Node};
 use tonic::Streaming;
 
-use crate::stats::{Board, load, milliseconds, skipped};
+use crate::stats::{Scoreboard, load, milliseconds, skipped};
 use crate::vms::{bare, words_of};
 use crate::world::{rest, within};
 use crate::{Effort, Result};
@@ -28,7 +28,7 @@ use crate::{Effort, Result};
 const INSIDE: &str = "local-1";
 const VIRTUAL: &str = "guest-1";
 const LINE: &str = "user space is here";
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const UP: &str = "strata: CreateHypervisor, until COMPLETED";
 const DOWN: &str = "strata: DestroyHypervisor, until COMPLETED";
 const BARE: &str = "qemu-system, until user space";
@@ -40,17 +40,17 @@ type Operations = OperationsServiceClient<Channel>;
 
 #[allow(clippy::print_stdout)]
 pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
-    let folder = tempfile::tempdir()?;
-    let inventory = folder.path().join("machines.toml");
+    let dir = tempfile::tempdir()?;
+    let inventory = dir.path().join("machines.toml");
     fs::write(&inventory, GUEST)?;
-    let initrd = folder.path().join("initramfs");
+    let initrd = dir.path().join("initramfs");
     let lacks = Guest::lacks();
     if lacks.is_none() {
         small_initramfs(&initrd, &format!("echo {LINE}\npoweroff -f"))?;
     }
     let network = NetworkNamespace::new();
     let kernel = kernel();
-    let kernels = kernel.parent().ok_or("the kernel is in no folder")?;
+    let kernels = kernel.parent().ok_or("the kernel is in no directory")?;
     let config = format!(
         "{CONFIG}[machines]\ninventory = {inventory:?}\n\
          [machines.qemu]\nkernel_folder = {kernels:?}\n"
@@ -65,7 +65,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
         credentials: Credentials::read(&daemon.data_dir().join("client"))?,
     };
     load("before");
-    // The server listens where the node is: nobody else's network.
+    // The server listens where the node is: in a network of its own.
     let all = || {
         inside(&target, effort.machine_rounds)
             .and_then(|board| match lacks {
@@ -75,7 +75,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
             .map_err(|error| error.to_string())
     };
     let (inside, virtuals) = tokio::task::block_in_place(|| within(&network, all))??;
-    println!("\nMachines inside the machine:\n");
+    println!("\nNested nodes:\n");
     inside.print();
     if let Some(worst) = inside.at(UP, 1.0) {
         println!("{UP}, worst: {} (aim 1000 ms)", milliseconds(worst));
@@ -98,13 +98,13 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 /// On a thread that is in the node's network.
-fn inside(target: &Target, times: usize) -> Result<Board> {
+fn inside(target: &Target, times: usize) -> Result<Scoreboard> {
     runtime()?.block_on(async {
         let mut operations = ServerClient::connect(target).await?.operations();
         // The first makes the bridge, and warms what there is to be warmed.
-        up(&mut operations, INSIDE, &mut Board::default()).await?;
-        down(&mut operations, INSIDE, &mut Board::default()).await?;
-        let mut board = Board::default();
+        up(&mut operations, INSIDE, &mut Scoreboard::default()).await?;
+        down(&mut operations, INSIDE, &mut Scoreboard::default()).await?;
+        let mut board = Scoreboard::default();
         for _ in 0..times {
             rest();
             up(&mut operations, INSIDE, &mut board).await?;
@@ -116,16 +116,16 @@ fn inside(target: &Target, times: usize) -> Result<Board> {
 }
 
 /// On a thread that is in the node's network.
-fn virtuals(target: &Target, daemon: &Daemon, initrd: &Path, effort: Effort) -> Result<Board> {
+fn virtuals(target: &Target, daemon: &Daemon, initrd: &Path, effort: Effort) -> Result<Scoreboard> {
     runtime()?.block_on(async {
         let mut operations = ServerClient::connect(target).await?.operations();
         let node = daemon.node().await;
         // The first builds what all of them boot, and finds out what QEMU can
         // do here.
-        up(&mut operations, VIRTUAL, &mut Board::default()).await?;
+        up(&mut operations, VIRTUAL, &mut Scoreboard::default()).await?;
         let words = without_node(words_of_guest(&node).await?, initrd);
-        down(&mut operations, VIRTUAL, &mut Board::default()).await?;
-        let mut board = Board::default();
+        down(&mut operations, VIRTUAL, &mut Scoreboard::default()).await?;
+        let mut board = Scoreboard::default();
         for _ in 0..effort.guest_rounds {
             rest();
             board.add(BARE, bare(&words, LINE)?);
@@ -144,7 +144,7 @@ async fn words_of_guest(node: &Node) -> Result<Vec<String>> {
     words_of(vms.first().ok_or("there is no virtual machine")?.process_id)
 }
 
-/// The same machine with another initramfs, and a network that needs nobody.
+/// The same machine with another initramfs, and a network that needs no peer.
 fn without_node(words: Vec<String>, initrd: &Path) -> Vec<String> {
     let mut before = String::new();
     let mut changed = Vec::with_capacity(words.len());
@@ -160,32 +160,32 @@ fn without_node(words: Vec<String>, initrd: &Path) -> Vec<String> {
     changed
 }
 
-async fn up(operations: &mut Operations, id: &str, board: &mut Board) -> Result {
+async fn up(operations: &mut Operations, id: &str, board: &mut Scoreboard) -> Result {
     let request = CreateHypervisorRequest { id: id.to_owned() };
     let begin = Instant::now();
     let told = operations.create_hypervisor(request).await?.into_inner();
     completed(told, begin, UP, board).await
 }
 
-async fn down(operations: &mut Operations, id: &str, board: &mut Board) -> Result {
+async fn down(operations: &mut Operations, id: &str, board: &mut Scoreboard) -> Result {
     let request = DestroyHypervisorRequest { id: id.to_owned() };
     let begin = Instant::now();
     let told = operations.destroy_hypervisor(request).await?.into_inner();
     completed(told, begin, DOWN, board).await
 }
 
-/// What a message of an operation tells.
-trait Told {
+/// What a message of an operation reports.
+trait OperationMessage {
     fn told(self) -> (OperationState, String);
 }
 
-impl Told for CreateHypervisorResponse {
+impl OperationMessage for CreateHypervisorResponse {
     fn told(self) -> (OperationState, String) {
         (self.state(), self.msg)
     }
 }
 
-impl Told for DestroyHypervisorResponse {
+impl OperationMessage for DestroyHypervisorResponse {
     fn told(self) -> (OperationState, String) {
         (self.state(), self.msg)
     }
@@ -193,15 +193,15 @@ impl Told for DestroyHypervisorResponse {
 
 /// Waits for the good end of an operation. Messages begin with the name of the
 /// step that has begun: it lasts until the next one.
-async fn completed<T: Told>(
+async fn completed<T: OperationMessage>(
     mut told: Streaming<T>,
     begin: Instant,
     what: &str,
-    board: &mut Board,
+    board: &mut Scoreboard,
 ) -> Result {
     let mut steps: Vec<(String, Instant)> = Vec::new();
     let end = loop {
-        let next = tokio::time::timeout(PATIENCE, told.message()).await??;
+        let next = tokio::time::timeout(TIMEOUT, told.message()).await??;
         let (state, msg) = next.ok_or("the operation's stream ended early")?.told();
         match state {
             OperationState::Completed => break Instant::now(),

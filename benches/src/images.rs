@@ -1,4 +1,4 @@
-//! A large image: from a layout folder to unpacked layers, checked. The
+//! A large image: from a layout directory to unpacked layers, checked. The
 //! peers: skopeo and umoci one after the other, and `ctr`.
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::containerd::{self, Containerd};
-use crate::stats::{Board, ratio, skipped};
+use crate::stats::{Scoreboard, ratio, skipped};
 use crate::usage::{Cost, Meter, of_command};
 use crate::world::{World, settle};
 use crate::{Effort, Result, big_image};
@@ -23,14 +23,14 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     let layout = world.layout("big");
     let begin = Instant::now();
     let image = big_image::write(&layout, effort.image_bytes);
-    let packed = folder_bytes(&layout.join("blobs/sha256"))?;
+    let packed = dir_bytes(&layout.join("blobs/sha256"))?;
     println!(
         "An image of {} MB, {} MB packed (made in {:.0?}).\n",
         effort.image_bytes >> 20,
         packed >> 20,
         begin.elapsed()
     );
-    let archive = containerd::archive(&layout, world.folder.path().join("big.tar"))?;
+    let archive = containerd::archive(&layout, world.dir.path().join("big.tar"))?;
     let mut table = Table::default();
     let containerd = Containerd::start();
     let two = ["skopeo", "umoci"].map(|tool| Command::new(tool).arg("--version").output());
@@ -60,8 +60,8 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
 }
 
 fn skopeo_and_umoci(layout: &Path) -> Result<Cost> {
-    let folder = tempfile::tempdir()?;
-    let copy = format!("{}:latest", folder.path().join("copy").display());
+    let dir = tempfile::tempdir()?;
+    let copy = format!("{}:latest", dir.path().join("copy").display());
     settle();
     let copied = of_command(
         Command::new("skopeo")
@@ -72,16 +72,16 @@ fn skopeo_and_umoci(layout: &Path) -> Result<Cost> {
     let unpacked = of_command(
         Command::new("umoci")
             .args(["unpack", "--image", &copy])
-            .arg(folder.path().join("bundle")),
+            .arg(dir.path().join("bundle")),
     )?;
     Ok(copied.then(unpacked))
 }
 
-/// Times until it is said to be done, and until it is on the disk; what it
+/// Times until it is reported as done, and until it is on the disk; what it
 /// cost otherwise.
 #[derive(Default)]
 struct Table {
-    board: Board,
+    board: Scoreboard,
     last: Vec<(&'static str, Cost)>,
 }
 
@@ -121,9 +121,9 @@ impl Table {
     }
 }
 
-fn folder_bytes(folder: &Path) -> Result<u64> {
+fn dir_bytes(dir: &Path) -> Result<u64> {
     let mut total = 0;
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(dir)? {
         total += entry?.metadata()?.len();
     }
     Ok(total)

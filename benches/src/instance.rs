@@ -1,6 +1,6 @@
-//! An instance on a real node through the whole API: Create over gRPC and
-//! TLS, kept durably, placed, assigned, started, and told back to the caller
-//! that it runs. Beside it `crun run` alone.
+//! An instance on a real node through the whole API: Create over gRPC and TLS,
+//! kept durably, placed, assigned, started, and reported to the caller as
+//! running. Beside it `crun run` alone.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use strata_testkit::v1::PullImageRequest;
 use strata_testkit::{Daemon, NetworkNamespace};
 
 use crate::peers::{Namespaces, Peer};
-use crate::stats::{Board, milliseconds, skipped};
+use crate::stats::{Scoreboard, milliseconds, skipped};
 use crate::world::{PROGRAM, rest, within};
 use crate::{Effort, Result};
 
@@ -27,15 +27,15 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     let network = NetworkNamespace::new();
     let daemon = Daemon::build(binary).role("up").within(&network);
     let daemon = daemon.start().await;
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let image = Image::busybox().entrypoint([PROGRAM, "sleep", "1000"]);
-    let image = image.write_layout(&folder.path().join("image"), "latest");
+    let image = image.write_layout(&dir.path().join("image"), "latest");
     pull(&daemon, &image).await?;
     let target = Target::Tls {
         address: daemon.endpoints().server.ok_or("no server")?.parse()?,
         credentials: Credentials::read(&daemon.data_dir().join("client"))?,
     };
-    // The server listens where the node is: nobody else's network.
+    // The server listens where the node is: in a network of its own.
     let all = || ours(&target, &image, effort.instances).map_err(|error| error.to_string());
     let all = tokio::task::block_in_place(|| within(&network, all))?;
     let (mut at_rest, mut in_a_row) = all?;
@@ -78,7 +78,7 @@ async fn pull(daemon: &Daemon, image: &str) -> Result {
 }
 
 /// On a thread that is in the node's network: with a rest, then in a row.
-fn ours(target: &Target, image: &str, times: usize) -> Result<(Board, Board)> {
+fn ours(target: &Target, image: &str, times: usize) -> Result<(Scoreboard, Scoreboard)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -86,8 +86,8 @@ fn ours(target: &Target, image: &str, times: usize) -> Result<(Board, Board)> {
         let connection = Connection::open(target).await?;
         let mut client = InstanceServiceClient::new(connection.channel());
         // The first makes the bridge, and warms what there is to be warmed.
-        one(&mut client, image, &mut Board::default()).await?;
-        let (mut at_rest, mut in_a_row) = (Board::default(), Board::default());
+        one(&mut client, image, &mut Scoreboard::default()).await?;
+        let (mut at_rest, mut in_a_row) = (Scoreboard::default(), Scoreboard::default());
         for _ in 0..times {
             rest();
             one(&mut client, image, &mut at_rest).await?;
@@ -102,7 +102,7 @@ fn ours(target: &Target, image: &str, times: usize) -> Result<(Board, Board)> {
 async fn one(
     client: &mut InstanceServiceClient<Channel>,
     image: &str,
-    board: &mut Board,
+    board: &mut Scoreboard,
 ) -> Result {
     let instance = Instance {
         uri: image.to_owned(),

@@ -18,19 +18,19 @@ use crate::{Effort, Result};
 const LINE: &[u8; 100] = b"2026-01-01T00:00:00Z INFO request served path=/index.html status=200 bytes=5120 time=1.25ms agent=a\n";
 /// Of each way, the best of so many.
 const ROUNDS: usize = 3;
-/// All of it is kept, so that a follower who is slower misses nothing.
+/// All of it is kept, so that a slower follower misses nothing.
 const CONFIG: &str = "[logs]\nsegment_bytes = 134217728\nsegments = 16\n";
 
 #[allow(clippy::print_stdout)]
 pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("lines");
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("lines");
     let lines = write_lines(&file, effort.log_bytes)?;
     let command = format!("/bin/busybox cat {}", file.display());
     let daemon = Daemon::start(binary, CONFIG).await?;
     daemon.allocate("logs").await?;
 
-    let direct = cat_to_file(&file, &folder.path().join("copy"))?;
+    let direct = cat_to_file(&file, &dir.path().join("copy"))?;
     let mut alone = Duration::MAX;
     for i in 0..ROUNDS {
         settle()?;
@@ -88,7 +88,8 @@ fn write_lines(file: &Path, bytes: u64) -> Result<u64> {
     Ok(lines / 1000 * 1000)
 }
 
-/// Lets the disk finish with what was written before: nobody's time.
+/// Lets the disk finish with what was written before, outside of any
+/// measurement.
 fn settle() -> Result {
     Command::new("/bin/busybox").arg("sync").status()?;
     Ok(())

@@ -73,26 +73,26 @@ fn main() -> Result {
         [peers::INSIDE, rest @ ..] => return peers::inside(rest),
         [traffic::RECEIVE, port] => return traffic::receive(port),
         [traffic::SEND, address, seconds] => return traffic::send(address, seconds),
-        [backup::OURS, work, folder] => return backup::ours(work, Path::new(folder)),
-        [bare::BARE, folder] => return bare::serve(folder),
+        [backup::OURS, work, dir] => return backup::ours(work, Path::new(dir)),
+        [bare::BARE, dir] => return bare::serve(dir),
         [traffic::PING, address, times] => return traffic::ping(address, times),
         _ => {}
     }
-    let asked = Asked::parse(&words)?;
+    let asked = Arguments::parse(&words)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(all(&asked))
 }
 
-/// What the command line asks for.
-struct Asked {
+/// The options of the command line.
+struct Arguments {
     effort: Effort,
     only: Vec<String>,
     binary: PathBuf,
 }
 
-impl Asked {
+impl Arguments {
     fn parse(words: &[&str]) -> Result<Self> {
         let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
         let usage = format!(
@@ -124,7 +124,7 @@ impl Asked {
 }
 
 #[allow(clippy::print_stdout)]
-async fn all(asked: &Asked) -> Result {
+async fn all(asked: &Arguments) -> Result {
     for (name, title) in BENCHES {
         if asked.only.is_empty() || asked.only.iter().any(|only| only == name) {
             println!("# {title}\n");

@@ -1,6 +1,6 @@
-//! Many nodes that tell their status each second to one server, each on a
-//! connection with a certificate of its own, as `scheduler.NodeService` has
-//! it. The lag is the time from sending a status until REST shows it.
+//! Many nodes that report their status each second to one server, each on a
+//! connection with a certificate of its own, as `scheduler.NodeService` has it.
+//! The lag is the time from sending a status until REST shows it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::stats::{Times, milliseconds, skipped};
 use crate::{Effort, Result};
 
 /// Nodes that come at the same moment.
-const COMING: usize = 16;
-/// Nodes whose status is looked for.
-const LOOKED_AT: usize = 20;
-/// How often a node that is told to come later does.
+const CONCURRENT_JOINS: usize = 16;
+/// Nodes whose status is polled.
+const POLLED_NODES: usize = 20;
+/// How often a node that is refused for now tries again.
 const TRIES: u32 = 20;
-/// The code that tells it so.
-const LATER: i32 = 6;
+/// The code of that refusal.
+const RETRY_LATER_CODE: i32 = 6;
 /// A status that is not shown by then is lost.
 const LOST: Duration = Duration::from_secs(10);
 
@@ -46,7 +46,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
 
     let (mut lags, before, began) = (Vec::new(), server.cpu()?, Instant::now());
     let time = Duration::from_secs(effort.status_seconds);
-    let step = (nodes.len() / LOOKED_AT).max(1);
+    let step = (nodes.len() / POLLED_NODES).max(1);
     let mut looked_at = nodes.iter().step_by(step).cycle();
     while began.elapsed() < time
         && let Some(node) = looked_at.next()
@@ -120,7 +120,9 @@ async fn come(
             .await
             .map(|(client, again)| (name, client, again))
     };
-    let mut coming = stream::iter(0..wanted).map(one).buffer_unordered(COMING);
+    let mut coming = stream::iter(0..wanted)
+        .map(one)
+        .buffer_unordered(CONCURRENT_JOINS);
     let (mut nodes, mut sent_away) = (Vec::new(), 0);
     while let Some(came) = coming.next().await {
         match came {
@@ -162,7 +164,7 @@ async fn register(
         let answer = answer.map_err(text)?.into_inner();
         match answer.code {
             0 => return Ok((client, again)),
-            LATER => {}
+            RETRY_LATER_CODE => {}
             _ => return Err(answer.description),
         }
     }
@@ -199,7 +201,7 @@ async fn tell(
     }
 }
 
-/// Its number is what it uses of the cpu, so that it can be told apart.
+/// Its number is what it uses of the cpu, so that it can be distinguished.
 fn status(name: &str, number: i32) -> NodeStatus {
     let amounts = |cpu| ResourceSummary {
         cpu,

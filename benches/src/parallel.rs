@@ -1,4 +1,4 @@
-//! Many pods asked for at the same moment.
+//! Many pods requested at the same moment.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use strata_testkit::{Node, Status};
 use tokio::task::JoinSet;
 
 use crate::pods::{CRUN, CTR, Peers, RUNC};
-use crate::stats::Board;
+use crate::stats::Scoreboard;
 use crate::world::{PROGRAM, World, pod, settle};
 use crate::{Effort, Result};
 
@@ -21,7 +21,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     world.pull(&image).await?;
     let mut peers = Peers::start(&world)?;
     let at_once = effort.pods_at_once;
-    let mut board = Board::default();
+    let mut board = Scoreboard::default();
     for _ in 0..effort.rounds_at_once {
         settle();
         let begin = Instant::now();

@@ -1,8 +1,8 @@
 //! The peers: runc and crun on a bundle with the same namespaces as a cell,
 //! running the same static program.
 //!
-//! A peer waits in a process of its own until it is told to run once more, so
-//! that peers and we can take turns.
+//! A peer waits in a process of its own until it is signalled to run once more,
+//! so that peers and we can take turns.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -40,7 +40,7 @@ pub(crate) enum Namespaces {
     CellAndNetwork,
 }
 
-/// A peer that runs when told.
+/// A peer that runs on request.
 pub(crate) struct Peer {
     child: Child,
     input: Option<ChildStdin>,
@@ -69,7 +69,7 @@ impl Peer {
             output: BufReader::new(output),
             _bundle: bundle,
         };
-        // The first is slower, and tells whether it works at all.
+        // The first is slower, and shows whether it works at all.
         started
             .run(1)
             .map_err(|error| format!("{peer} cannot be measured: {error}"))?;

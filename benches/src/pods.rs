@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use strata_testkit::pods::Executed;
+use strata_testkit::pods::ExecResult;
 use strata_testkit::v1::{ExecStart, PodSecurity};
 
 use crate::containerd::{self, Containerd};
 use crate::peers::{Namespaces, Peer};
-use crate::stats::{Board, skipped};
+use crate::stats::{Scoreboard, skipped};
 use crate::world::{PROGRAM, World, pod, rest, within};
 use crate::{Effort, Result, floor};
 
@@ -21,7 +21,7 @@ const WHOLE: &str = "strata: Create + Wait + Destroy";
 const HOST_USERS: &str = "strata: Create with the users of the host, until it runs";
 const SLEEP: [&str; 3] = [PROGRAM, "sleep", "1000"];
 
-/// Who is measured beside us, and what their rows are called.
+/// The peers that are measured beside us, and what their rows are called.
 pub(crate) struct Peers {
     bundles: Vec<(&'static str, Peer)>,
     pub(crate) containerd: Option<Containerd>,
@@ -70,7 +70,7 @@ impl Peers {
     /// One turn of each, so many at once; `before` is off the clock.
     pub(crate) fn turn(
         &mut self,
-        board: &mut Board,
+        board: &mut Scoreboard,
         at_once: usize,
         before: impl Fn() -> Result,
     ) -> Result {
@@ -90,7 +90,7 @@ impl Peers {
 
 /// Gives `ctr` the image of busybox.
 pub(crate) fn import(containerd: &Containerd, world: &World) -> Result {
-    let archive = world.folder.path().join("busybox.tar");
+    let archive = world.dir.path().join("busybox.tar");
     let archive = containerd::archive(&world.layout("busybox"), archive)?;
     let output = containerd.import(&archive, "bench/busybox").output()?;
     if !output.status.success() {
@@ -105,8 +105,8 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     world.pull(&image).await?;
     let mut peers = Peers::start(&world)?;
     // The first pod makes the bridge, and warms what there is to be warmed.
-    one_of_ours(&world, &image, "first", &mut Board::default()).await?;
-    let mut board = Board::default();
+    one_of_ours(&world, &image, "first", &mut Scoreboard::default()).await?;
+    let mut board = Scoreboard::default();
     for i in 0..effort.pods {
         floors(&world, i, &mut board)?;
         one_of_ours(&world, &image, &format!("pod-{i}"), &mut board).await?;
@@ -117,7 +117,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
 }
 
 #[allow(clippy::print_stdout)]
-fn tell(board: &Board) {
+fn tell(board: &Scoreboard) {
     board.print();
     board.ratio(RUNNING, CRUN, "0.5");
     board.ratio(RUNNING, RUNC, "-");
@@ -128,13 +128,13 @@ fn tell(board: &Board) {
     board.ratio(RUNNING, HOST_USERS, "1.1");
 }
 
-/// The same without a rest: each again and again, as fast as it goes, while
-/// the kernel still clears away the one before. Kinder to those who need much
-/// of the machine's caches, and less kind to those who leave much to clear.
+/// The same without a rest: each again and again, as fast as it goes, while the
+/// kernel still clears away the one before. It favours programs that need much
+/// of the machine's caches, and costs those that leave much to clear.
 #[allow(clippy::print_stdout)]
 async fn in_a_row(world: &World, image: &str, peers: &mut Peers, times: usize) -> Result {
     println!("\nThe same, one right after the other:\n");
-    let mut board = Board::default();
+    let mut board = Scoreboard::default();
     for _ in 0..times {
         board.add(FLOOR, floor::with_network(PROGRAM)?);
     }
@@ -166,7 +166,7 @@ async fn in_a_row(world: &World, image: &str, peers: &mut Peers, times: usize) -
     Ok(())
 }
 
-fn floors(world: &World, number: usize, board: &mut Board) -> Result {
+fn floors(world: &World, number: usize, board: &mut Scoreboard) -> Result {
     rest();
     board.add(FLOOR, floor::with_network(PROGRAM)?);
     let name = format!("floor{number}");
@@ -177,7 +177,7 @@ fn floors(world: &World, number: usize, board: &mut Board) -> Result {
 }
 
 /// Each call of a pod's life.
-async fn one_of_ours(world: &World, image: &str, name: &str, board: &mut Board) -> Result {
+async fn one_of_ours(world: &World, image: &str, name: &str, board: &mut Scoreboard) -> Result {
     let node = &world.node;
     rest();
     let begin = Instant::now();
@@ -222,7 +222,7 @@ async fn with_host_users(world: &World, image: &str, name: &str) -> Result<Durat
     Ok(took)
 }
 
-async fn exec(world: &World, pod: &str) -> Result<Executed> {
+async fn exec(world: &World, pod: &str) -> Result<ExecResult> {
     let start = ExecStart {
         pod: pod.into(),
         command: vec![PROGRAM.into(), "true".into()],

@@ -12,8 +12,8 @@ use strata_types::storage::{Profile, VolumeKind};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::big_image::Chance;
-use crate::stats::{Board, load, ratio, skipped};
+use crate::big_image::PseudoRandom;
+use crate::stats::{Scoreboard, load, ratio, skipped};
 use crate::world::settle;
 use crate::{Effort, Result};
 
@@ -26,7 +26,7 @@ const EXPAND: &str = "strata: a device more";
 const SHRINK: &str = "strata: a device less";
 const PLAIN_EXPAND: &str = "btrfs device add";
 const PLAIN_SHRINK: &str = "btrfs device remove";
-const PLAIN_GIVEN_BACK: &str = "btrfs device remove, its room given back";
+const PLAIN_GIVEN_BACK: &str = "btrfs device remove, its room returned";
 
 #[allow(clippy::print_stdout)]
 pub(crate) async fn run(effort: Effort) -> Result {
@@ -35,13 +35,13 @@ pub(crate) async fn run(effort: Effort) -> Result {
         return Ok(());
     }
     load("before");
-    let mut board = Board::default();
+    let mut board = Scoreboard::default();
     let mut used = (0, 0);
     for round in 0..effort.pool_rounds {
         let world = World(tempfile::tempdir()?);
-        let ours = Ours::open(world.folder().join("ours")).await?;
+        let ours = Ours::open(world.dir().join("ours")).await?;
         fill(&ours.data(), effort.pool_bytes)?;
-        let plain = Plain::open(&world.folder().join("plain"))?;
+        let plain = Plain::open(&world.dir().join("plain"))?;
         fill(&plain.mount, effort.pool_bytes)?;
         used = (on_first(ours.pool.mount())?, on_first(&plain.mount)?);
         for turn in [round, round + 1] {
@@ -95,7 +95,7 @@ pub(crate) async fn run(effort: Effort) -> Result {
 struct World(TempDir);
 
 impl World {
-    fn folder(&self) -> &Path {
+    fn dir(&self) -> &Path {
         self.0.path()
     }
 }
@@ -103,7 +103,7 @@ impl World {
 impl Drop for World {
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
-        if let Err(error) = strata_storage::remove(self.folder()) {
+        if let Err(error) = strata_storage::remove(self.dir()) {
             eprintln!("a pool was left behind: {error}");
         }
     }
@@ -114,9 +114,9 @@ struct Ours {
 }
 
 impl Ours {
-    async fn open(folder: PathBuf) -> Result<Self> {
+    async fn open(dir: PathBuf) -> Result<Self> {
         let config = PoolConfig {
-            folder,
+            dir,
             profile: Profile::Single,
             devices: Vec::new(),
             files: 2,
@@ -157,11 +157,11 @@ struct Plain {
 }
 
 impl Plain {
-    fn open(folder: &Path) -> Result<Self> {
-        let mount = folder.join("mount");
+    fn open(dir: &Path) -> Result<Self> {
+        let mount = dir.join("mount");
         fs::create_dir_all(&mount)?;
         let attach = |name: &str| -> Result<String> {
-            let path = folder.join(name);
+            let path = dir.join(name);
             fs::File::create(&path)?.set_len(DEVICE)?;
             let path = path.to_string_lossy();
             let options = ["--direct-io=on", "-b", "4096", "-f", "--show", &path];
@@ -200,7 +200,7 @@ impl Plain {
     }
 }
 
-/// Runs a program to its good end; what it said.
+/// Runs a program to its good end; returns what it wrote.
 fn command(program: &str, words: &[&str]) -> Result<String> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -212,14 +212,14 @@ fn command(program: &str, words: &[&str]) -> Result<String> {
 }
 
 /// Files that do not pack and are not alike, until all of them are there.
-fn fill(folder: &Path, bytes: usize) -> Result {
-    let mut chance = Chance(0x5eed_0f57_a7a1_ced1);
+fn fill(dir: &Path, bytes: usize) -> Result {
+    let mut chance = PseudoRandom(0x5eed_0f57_a7a1_ced1);
     let mut noise = chance.program(FILE);
     for number in 0..bytes / FILE {
         for page in noise.chunks_mut(PAGE) {
             page[..8].copy_from_slice(&number.to_ne_bytes());
         }
-        fs::write(folder.join(format!("file{number}")), &noise)?;
+        fs::write(dir.join(format!("file{number}")), &noise)?;
     }
     settle();
     Ok(())

@@ -11,7 +11,7 @@ use crate::control::{Fleet, Instances, KeptAlive, Loaded, Server, create_many, r
 use crate::stats::milliseconds;
 use crate::{Effort, Result};
 
-const AT_ONCE: [usize; 2] = [1, 32];
+const CONCURRENCY: [usize; 2] = [1, 32];
 const INSTANCES: usize = 1000;
 
 #[allow(clippy::print_stdout)]
@@ -39,7 +39,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
         ("list of 100", list_path, "/list"),
     ];
     for (what, ours, theirs) in ways {
-        for at_once in AT_ONCE {
+        for at_once in CONCURRENCY {
             let our = load(&server, &server.url, ours, at_once, time).await?;
             let their = load(&server, &bare.url, theirs, at_once, time).await?;
             println!(

@@ -51,11 +51,11 @@ pub(crate) fn heading() {
 }
 
 /// The times of several ways that take turns, so that a busy moment of the
-/// machine is everybody's.
+/// machine affects all of them.
 #[derive(Default)]
-pub(crate) struct Board(Vec<(String, Vec<Duration>)>);
+pub(crate) struct Scoreboard(Vec<(String, Vec<Duration>)>);
 
-impl Board {
+impl Scoreboard {
     /// One more time of this way. Rows come in the order of their first time.
     pub(crate) fn add(&mut self, what: &str, time: Duration) {
         match self.0.iter_mut().find(|(known, _)| known == what) {
@@ -105,7 +105,7 @@ pub(crate) fn ratio(what: &str, ours: Duration, theirs: Duration, aim: &str) {
     println!("{what}: {ratio:.2} (aim {aim})");
 }
 
-/// Says that something is not measured, and why.
+/// Prints that something is not measured, and why.
 #[allow(clippy::print_stdout)]
 pub(crate) fn skipped(what: &str, why: impl std::fmt::Display) {
     println!("skipped: {what}: {why}");

@@ -1,6 +1,5 @@
-//! Both ends of a connection, as this program plays them in a pod or in a
-//! bare namespace: as much as goes through in a while, and one byte to and
-//! fro.
+//! Both ends of a connection, as this program runs them in a pod or in a bare
+//! namespace: as much as goes through in a while, and one byte to and fro.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,14 +17,14 @@ pub(crate) const PING: &str = "--ping";
 const CHUNK: usize = 128 << 10;
 const STREAM: u8 = b's';
 const ECHO: u8 = b'e';
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves one connection after the other, for ever.
+/// Serves one connection after the other, without end.
 pub(crate) fn receive(port: &str) -> Result {
     let listener = TcpListener::bind(("0.0.0.0", port.parse()?))?;
     let mut buffer = vec![0; CHUNK];
     for connection in listener.incoming() {
-        // One that breaks off is the sender's to tell.
+        // The sender reports a connection that breaks off.
         let _ = serve(connection?, &mut buffer);
     }
     Ok(())
@@ -56,12 +55,12 @@ fn connect(address: &str, kind: u8) -> Result<TcpStream> {
     let mut connection = loop {
         match TcpStream::connect(address) {
             Ok(connection) => break connection,
-            Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
+            Err(error) if begin.elapsed() > TIMEOUT => return Err(error.into()),
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     };
     connection.set_nodelay(true)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
     connection.write_all(&[kind])?;
     Ok(connection)
 }

@@ -46,7 +46,7 @@ pub(crate) fn of_command(command: &mut Command) -> Result<Cost> {
     let mut status = 0;
     // SAFETY: all zeroes is a good value of this plain structure.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: it is our child, nobody else waits for it, and both places are
+    // SAFETY: it is our child, no other code waits for it, and both places are
     // ours to write to.
     let waited = unsafe { libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut used) };
     if waited < 0 || status != 0 {
@@ -71,7 +71,7 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn start(pid: u32) -> Result<Self> {
-        // Makes the peak begin anew.
+        // Makes the peak begin again.
         fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
         Ok(Self {
             pid,

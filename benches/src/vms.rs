@@ -1,5 +1,5 @@
-//! From asking for a virtual machine to the first line of its user space,
-//! beside the same QEMU, with the same words, started by hand.
+//! From the request for a virtual machine to the first line of its user space,
+//! beside the same QEMU, with the same arguments, started by hand.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use strata_testkit::v1::{
     CreateVmRequest, DestroyVmRequest, PodLogsRequest, VmAccelerator, VmKernel, VmSpec,
 };
 
-use crate::stats::{Board, skipped};
+use crate::stats::{Scoreboard, skipped};
 use crate::world::World;
 use crate::{Effort, Result};
 
@@ -29,11 +29,11 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
         return Ok(());
     }
     let world = World::new(binary).await?;
-    let initrd = world.folder.path().join("initramfs");
+    let initrd = world.dir.path().join("initramfs");
     small_initramfs(&initrd, &format!("echo {LINE}\nexec sleep 1000000"))?;
     // The first finds out what QEMU can do here, which takes a moment.
     let words = ours(&world, &initrd, false).await?.1;
-    let mut board = Board::default();
+    let mut board = Scoreboard::default();
     for _ in 0..effort.vm_rounds {
         board.add(OURS, ours(&world, &initrd, false).await?.0);
         board.add(BARE, bare(&words, LINE)?);
@@ -110,10 +110,10 @@ impl Drop for Plug {
 /// The same words, but for where its sockets are, until the console has a
 /// line with this in it.
 pub(crate) fn bare(words: &[String], wanted: &str) -> Result<Duration> {
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let moved: Vec<String> = words
         .iter()
-        .map(|word| with_socket_in(word, folder.path()))
+        .map(|word| with_socket_in(word, dir.path()))
         .collect();
     let (program, words) = moved.split_first().ok_or("QEMU without words")?;
     let begin = Instant::now();
@@ -133,14 +133,14 @@ pub(crate) fn bare(words: &[String], wanted: &str) -> Result<Duration> {
     Err("QEMU ended without the line".into())
 }
 
-/// `socket,id=X,path=/A/B/NAME,...` with the same NAME in another folder.
-fn with_socket_in(word: &str, folder: &Path) -> String {
+/// `socket,id=X,path=/A/B/NAME,...` with the same NAME in another directory.
+fn with_socket_in(word: &str, dir: &Path) -> String {
     let parts = word
         .split(',')
         .map(|part| match part.strip_prefix("path=") {
             Some(path) => {
                 let name = Path::new(path).file_name().unwrap_or_default();
-                format!("path={}", folder.join(name).display())
+                format!("path={}", dir.join(name).display())
             }
             None => part.to_owned(),
         });

@@ -1,5 +1,5 @@
-//! A daemon in a network namespace of its own, so that its bridge is nobody
-//! else's, with an image to make pods from.
+//! A daemon in a network namespace of its own, so that it shares its bridge
+//! with no other, with an image to make pods from.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use strata_testkit::{Daemon, NetworkNamespace, Node};
 
 use crate::Result;
 
-/// The static program that everybody runs.
+/// The static program that all measurements run.
 pub(crate) const PROGRAM: &str = "/bin/busybox";
 
 pub(crate) struct World {
     pub(crate) node: Node,
     pub(crate) daemon: Daemon,
     pub(crate) network: NetworkNamespace,
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 impl World {
@@ -34,13 +34,13 @@ impl World {
             node,
             daemon,
             network,
-            folder: tempfile::tempdir()?,
+            dir: tempfile::tempdir()?,
         })
     }
 
     /// Where the layout of this image is.
     pub(crate) fn layout(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     /// Busybox as an image, written but not pulled yet; what it is called.
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// A pod that runs this command, once, and ends without being asked twice.
+/// A pod that runs this command, once, and ends at the first signal.
 pub(crate) fn pod(name: &str, image: &str, command: &[&str]) -> PodSpec {
     let mut pod = PodSpec {
         name: name.into(),
@@ -103,14 +103,15 @@ pub(crate) fn within<T: Send>(
     })
 }
 
-/// Lets the kernel finish with what was taken away before, a network namespace
-/// above all, which it does in its own time and at the cost of whoever comes
-/// next.
+/// Lets the kernel finish with what was removed before, a network namespace
+/// above all, which it does in its own time and at the cost of the next
+/// measurement.
 pub(crate) fn rest() {
     std::thread::sleep(std::time::Duration::from_millis(30));
 }
 
-/// Lets the disk finish with what was written before: nobody's time.
+/// Lets the disk finish with what was written before, outside of any
+/// measurement.
 pub(crate) fn settle() {
     rustix::fs::sync();
 }

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use strata_testkit::cluster::{Cluster, PATIENCE, Rest};
-use strata_testkit::machines::{Outside, machine};
+use strata_testkit::cluster::{Cluster, Rest, TEST_TIMEOUT};
+use strata_testkit::machines::{HostDaemon, machine};
 use strata_testkit::serde_json::Value;
-use strata_testkit::{Answer, Cli, wait_for};
+use strata_testkit::{Cli, HttpsResponse, wait_for};
 
 use super::STRATA;
 
@@ -25,7 +25,7 @@ async fn step(cluster: &Cluster, words: &[&str]) {
 
 /// Waits until no node depends on the old root.
 async fn nodes_renewed(cluster: &Cluster) {
-    wait_for("the nodes to renew", PATIENCE, async || {
+    wait_for("the nodes to renew", TEST_TIMEOUT, async || {
         let now = ca(cluster).await;
         match now["nodes"].as_array().is_some_and(Vec::is_empty) {
             true => Ok(()),
@@ -42,7 +42,7 @@ fn roots(file: &Path) -> usize {
 
 /// Waits until every node trusts so many roots, by what it has on disk.
 async fn nodes_trust(cluster: &Cluster, count: usize) {
-    wait_for("the nodes to trust the roots", PATIENCE, async || {
+    wait_for("the nodes to trust the roots", TEST_TIMEOUT, async || {
         let files = cluster.nodes.iter();
         let files = files.map(|node| node.daemon.data_dir().join("identity/ca.crt"));
         let found: Vec<_> = files.map(|file| roots(&file)).collect();
@@ -56,23 +56,23 @@ async fn nodes_trust(cluster: &Cluster, count: usize) {
 
 /// Requests one after the other, each by a connection of its own.
 struct Load {
-    folder: Arc<Mutex<PathBuf>>,
+    dir: Arc<Mutex<PathBuf>>,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<Vec<String>>,
 }
 
 impl Load {
-    fn start(cluster: &Cluster, folder: &Path, path: &'static str) -> Self {
-        let folder = Arc::new(Mutex::new(folder.to_owned()));
+    fn start(cluster: &Cluster, dir: &Path, path: &'static str) -> Self {
+        let dir = Arc::new(Mutex::new(dir.to_owned()));
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let near = cluster.near();
-        let (using, stopped, count) = (folder.clone(), stop.clone(), answered.clone());
+        let (using, stopped, count) = (dir.clone(), stop.clone(), answered.clone());
         let task = tokio::spawn(async move {
             let mut failures = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
-                let folder = using.lock().unwrap().clone();
-                let rest = Rest::new(near, &folder);
+                let dir = using.lock().unwrap().clone();
+                let rest = Rest::new(near, &dir);
                 match rest.try_call("GET", path, Value::Null).await {
                     Ok(answer) if answer.status == 200 => {
                         count.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Load {
             failures
         });
         Self {
-            folder,
+            dir,
             stop,
             answered,
             task,
@@ -93,12 +93,14 @@ impl Load {
 
     async fn end(self) {
         let before = self.answered.load(Ordering::Relaxed);
-        wait_for("requests after the last step", PATIENCE, async || {
-            match self.answered.load(Ordering::Relaxed) > before + 20 {
+        wait_for(
+            "requests after the last step",
+            TEST_TIMEOUT,
+            async || match self.answered.load(Ordering::Relaxed) > before + 20 {
                 true => Ok(()),
                 false => Err("not yet".to_owned()),
-            }
-        })
+            },
+        )
         .await;
         self.stop.store(true, Ordering::Relaxed);
         let failures = self.task.await.unwrap();
@@ -106,17 +108,17 @@ impl Load {
     }
 }
 
-async fn ask(cluster: &Cluster, folder: &Path) -> std::io::Result<Answer> {
-    let rest = Rest::new(cluster.near(), folder);
+async fn ask(cluster: &Cluster, dir: &Path) -> std::io::Result<HttpsResponse> {
+    let rest = Rest::new(cluster.near(), dir);
     rest.try_call("GET", "/instance", Value::Null).await
 }
 
-/// A copy of a folder of credentials.
-fn copy(folder: &Path, name: &str) -> PathBuf {
-    let to = folder.with_file_name(name);
+/// A copy of a directory of credentials.
+fn copy(dir: &Path, name: &str) -> PathBuf {
+    let to = dir.with_file_name(name);
     fs::create_dir_all(&to).unwrap();
     for file in ["ca.crt", "client.crt", "client.key"] {
-        fs::copy(folder.join(file), to.join(file)).unwrap();
+        fs::copy(dir.join(file), to.join(file)).unwrap();
     }
     to
 }
@@ -130,9 +132,9 @@ async fn rotation_interrupts_no_work_and_no_request() {
     let old = cluster.credentials("operator", "olga").await;
     let load = Load::start(&cluster, &old, "/instance");
     let url = cluster.server.endpoints().server.unwrap();
-    let by = |folder: &Path| {
+    let by = |dir: &Path| {
         let cli = cluster.server.cli().env("STRATA_SERVER", &url);
-        cli.env("STRATA_CREDENTIALS", folder)
+        cli.env("STRATA_CREDENTIALS", dir)
     };
     let mut open = by(&old).command(["events", "-f"]).spawn().unwrap();
     let first_key = fs::read(cluster.server.data_dir().join("ca/ca.key")).unwrap();
@@ -151,7 +153,7 @@ async fn rotation_interrupts_no_work_and_no_request() {
     let renewed = by(&new).run(["certificate", "renew"]).await;
     renewed.ok();
     assert_eq!(roots(&new.join("ca.crt")), 2);
-    *load.folder.lock().unwrap() = new.clone();
+    *load.dir.lock().unwrap() = new.clone();
     // Those under way with the old one.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(matches!(open.try_wait(), Ok(None)), "nothing is closed yet");
@@ -163,7 +165,7 @@ async fn rotation_interrupts_no_work_and_no_request() {
         (&"stable".into(), &0.into())
     );
     // What the old certificate has open is closed, and it opens nothing more.
-    wait_for("the old stream to end", PATIENCE, async || {
+    wait_for("the old stream to end", TEST_TIMEOUT, async || {
         match open.try_wait() {
             Ok(Some(status)) if !status.success() => Ok(()),
             other => Err(format!("{other:?}")),
@@ -189,14 +191,14 @@ async fn rotation_interrupts_no_work_and_no_request() {
     };
     asked.unwrap_err();
     // The key of the old root is nowhere, and nothing else is left of it.
-    let folder = cluster.server.data_dir().join("ca");
-    let mut names: Vec<_> = fs::read_dir(&folder)
+    let dir = cluster.server.data_dir().join("ca");
+    let mut names: Vec<_> = fs::read_dir(&dir)
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
     assert_eq!(names, ["ca.crt", "ca.key"]);
-    assert_ne!(fs::read(folder.join("ca.key")).unwrap(), first_key);
+    assert_ne!(fs::read(dir.join("ca.key")).unwrap(), first_key);
     load.end().await;
     // The same process as before.
     let (_, after) = cluster.place("id-it").await;
@@ -235,7 +237,7 @@ async fn killed_server_goes_on_and_absent_node_comes_back() {
         assert_eq!(ca(&cluster).await["next"], known["next"]);
     }
     // The node that was there follows; the other is waited for.
-    wait_for("one node to renew", PATIENCE, async || {
+    wait_for("one node to renew", TEST_TIMEOUT, async || {
         let now = ca(&cluster).await;
         let left = now["nodes"].as_array().cloned().unwrap_or_default();
         match left == [Value::from(away.clone())] {
@@ -253,8 +255,8 @@ async fn killed_server_goes_on_and_absent_node_comes_back() {
     // Killed in the middle of the last step: the state is written, the files
     // are not moved.
     cluster.server.kill();
-    let folder = cluster.server.data_dir().join("ca");
-    fs::write(folder.join("rotation.json"), r#"{"phase":"retiring"}"#).unwrap();
+    let dir = cluster.server.data_dir().join("ca");
+    fs::write(dir.join("rotation.json"), r#"{"phase":"retiring"}"#).unwrap();
     cluster.server.restart().await;
     cluster.client().await;
     let now = ca(&cluster).await;
@@ -277,14 +279,14 @@ async fn killed_server_goes_on_and_absent_node_comes_back() {
     assert_ne!(ca(&cluster).await["current"], next);
 }
 
-/// `strata up`: the node beside the server, a machine inside the machine with a
+/// `strata up`: the node beside the server, a nested node with a
 /// certificate that was handed to it, and a login with a token.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_of_the_host_and_logins_follow_the_roots() {
-    let outside = Outside::start(STRATA).await;
+    let outside = HostDaemon::start(STRATA).await;
     let inside = outside.spawn(machine("one")).await;
     let daemon = &outside.daemon;
-    let admin = daemon.told_cli();
+    let admin = daemon.cli_with_endpoints();
     let home = daemon.scratch().join("home");
     fs::create_dir_all(&home).unwrap();
     let url = daemon.endpoints().server.unwrap();
@@ -313,13 +315,17 @@ async fn nodes_of_the_host_and_logins_follow_the_roots() {
     admin.run(["ca", "activate"]).await.ok();
     user.run(["whoami"]).await.ok();
     user.run(["login", "--refresh"]).await.ok();
-    wait_for("nothing to depend on the old root", PATIENCE, async || {
-        let now = admin.run(["ca", "show", "-o", "json"]).await.json();
-        match now["remaining"] == 0 {
-            true => Ok(()),
-            false => Err(now.to_string()),
-        }
-    })
+    wait_for(
+        "nothing to depend on the old root",
+        TEST_TIMEOUT,
+        async || {
+            let now = admin.run(["ca", "show", "-o", "json"]).await.json();
+            match now["remaining"] == 0 {
+                true => Ok(()),
+                false => Err(now.to_string()),
+            }
+        },
+    )
     .await;
     admin.run(["ca", "retire", "--yes"]).await.ok();
     user.run(["whoami"]).await.ok();

@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use strata_testkit::faults::{Seen, Step, Tracer};
+use strata_testkit::faults::{Step, TracedCalls, Tracer};
 use strata_testkit::serde_json::{self, Value};
-use strata_testkit::{Daemon, Https, PATIENCE, rounds, wait_for};
+use strata_testkit::{Daemon, Https, TEST_TIMEOUT, rounds, wait_for};
 
 use super::STRATA;
 
@@ -22,13 +22,13 @@ const KINDS: [&str; 6] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Deed {
+enum RotationStep {
     Rotate,
     Activate,
     Retire,
 }
 
-impl Deed {
+impl RotationStep {
     const ALL: [Self; 3] = [Self::Rotate, Self::Activate, Self::Retire];
 
     fn path(self) -> &'static str {
@@ -77,7 +77,7 @@ impl World {
     /// Until it is answered: the files of the client may just be exchanged, and
     /// the node beside the server has to renew before the last step.
     async fn done(&self, method: &'static str, path: &'static str) -> Value {
-        wait_for(path, PATIENCE, async || {
+        wait_for(path, TEST_TIMEOUT, async || {
             self.call(method, path).await.map_err(|why| why.to_string())
         })
         .await
@@ -89,24 +89,26 @@ impl World {
     }
 
     /// Goes on from wherever it is to where this deed begins.
-    async fn prepare(&self, deed: Deed) {
+    async fn prepare(&self, action: RotationStep) {
         loop {
             let phase = self.phase().await;
-            if phase == deed.phases()[0] {
+            if phase == action.phases()[0] {
                 return;
             }
-            let next = Deed::ALL.into_iter().find(|deed| deed.phases()[0] == phase);
+            let next = RotationStep::ALL
+                .into_iter()
+                .find(|action| action.phases()[0] == phase);
             self.advance(next.unwrap()).await;
         }
     }
 
     /// Until it has its effect. Its answer may get lost: the certificate that
     /// the client showed may be of the root that goes.
-    async fn advance(&self, deed: Deed) {
-        wait_for(deed.path(), PATIENCE, async || {
-            match self.call("POST", deed.path()).await {
+    async fn advance(&self, action: RotationStep) {
+        wait_for(action.path(), TEST_TIMEOUT, async || {
+            match self.call("POST", action.path()).await {
                 Ok(_) => Ok(()),
-                Err(_) if self.phase().await == deed.phases()[1] => Ok(()),
+                Err(_) if self.phase().await == action.phases()[1] => Ok(()),
                 Err(why) => Err(why.to_string()),
             }
         })
@@ -114,35 +116,42 @@ impl World {
     }
 
     /// Does it once, and has the daemon killed at a step.
-    async fn strike(&mut self, deed: Deed, step: Option<Step>) -> Seen {
-        self.prepare(deed).await;
-        if deed == Deed::Retire {
-            wait_for("nothing to depend on the old root", PATIENCE, async || {
-                let ca = self.done("GET", "/ca").await;
-                match ca["remaining"] == 0 {
-                    true => Ok(()),
-                    false => Err(ca.to_string()),
-                }
-            })
+    async fn strike(&mut self, action: RotationStep, step: Option<Step>) -> TracedCalls {
+        self.prepare(action).await;
+        if action == RotationStep::Retire {
+            wait_for(
+                "nothing to depend on the old root",
+                TEST_TIMEOUT,
+                async || {
+                    let ca = self.done("GET", "/ca").await;
+                    match ca["remaining"] == 0 {
+                        true => Ok(()),
+                        false => Err(ca.to_string()),
+                    }
+                },
+            )
             .await;
         }
-        let folder = self.daemon.data_dir();
-        let tracer = Tracer::attach(self.daemon.pid(), &folder, step);
-        let answered = self.call("POST", deed.path()).await;
+        let dir = self.daemon.data_dir();
+        let tracer = Tracer::attach(self.daemon.pid(), &dir, step);
+        let answered = self.call("POST", action.path()).await;
         let seen = tracer.finish();
         if seen.struck.is_some() {
             self.daemon.kill();
             self.daemon.restart().await;
         }
         let phase = self.phase().await;
-        assert!(deed.phases().contains(&phase.as_str()), "{deed:?}: {phase}");
+        assert!(
+            action.phases().contains(&phase.as_str()),
+            "{action:?}: {phase}"
+        );
         if answered.is_ok() {
-            assert_eq!(phase, deed.phases()[1], "{deed:?}: {:?}", seen.struck);
+            assert_eq!(phase, action.phases()[1], "{action:?}: {:?}", seen.struck);
         }
-        if phase == deed.phases()[0] {
-            self.advance(deed).await;
+        if phase == action.phases()[0] {
+            self.advance(action).await;
         }
-        assert_eq!(self.phase().await, deed.phases()[1]);
+        assert_eq!(self.phase().await, action.phases()[1]);
         self.check();
         seen
     }
@@ -167,18 +176,18 @@ async fn server_dies_at_every_write_of_a_rotation() {
     let daemon = Daemon::build(STRATA).start().await;
     let mut world = World { daemon };
     let mut struck = 0;
-    for deed in Deed::ALL {
-        let seen = world.strike(deed, None).await;
+    for action in RotationStep::ALL {
+        let seen = world.strike(action, None).await;
         let steps = seen.steps(rounds(2, usize::MAX));
         for step in steps {
             if KINDS.contains(&step.call.as_str()) {
-                let seen = world.strike(deed, Some(step)).await;
+                let seen = world.strike(action, Some(step)).await;
                 struck += usize::from(seen.struck.is_some());
             }
         }
     }
     eprintln!("died {struck} times");
     assert!(struck > 6, "{struck}");
-    world.prepare(Deed::Rotate).await;
+    world.prepare(RotationStep::Rotate).await;
     world.daemon.node().await.allocate("works").await.unwrap();
 }

@@ -6,7 +6,7 @@ use crate::access::STRATA;
 
 async fn join_token(server: &Daemon, name: &str) -> String {
     let words = ["token", "create", "--name", name, "--join", "-q"];
-    let token = server.told_cli().run(words).await.ok();
+    let token = server.cli_with_endpoints().run(words).await.ok();
     token.trim().to_owned()
 }
 
@@ -68,13 +68,19 @@ async fn wrong_tokens_and_wrong_servers_are_refused() {
     let mut torn = join_token(&server, "n").await;
     torn.truncate(torn.len() - 3);
     let api = ["token", "create", "--name", "x", "--role", "admin", "-q"];
-    let api = server.told_cli().run(api).await.ok().trim().to_owned();
+    let api = server
+        .cli_with_endpoints()
+        .run(api)
+        .await
+        .ok()
+        .trim()
+        .to_owned();
     for token in [of_other, torn, api, "nonsense".to_owned(), String::new()] {
-        let folder = server.scratch().join("joining").display().to_string();
+        let dir = server.scratch().join("joining").display().to_string();
         let words = [
             "node",
             "--data-dir",
-            &folder,
+            &dir,
             "--node-listen",
             "127.0.0.1:0",
             "--server",

@@ -32,8 +32,8 @@ async fn may_change_nothing(node: &Node) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_viewer_looks_and_touches_nothing() {
     let (daemon, pid) = world().await;
-    let folder = certificate(&daemon, "viewer").await;
-    let viewer = daemon.node_with(&folder).await.unwrap();
+    let dir = certificate(&daemon, "viewer").await;
+    let viewer = daemon.node_with(&dir).await.unwrap();
     assert_eq!(viewer.names().await, ["web"]);
     assert!(viewer.is_running("web", "main").await);
     let mut lines = viewer.stream(ChannelStdout, pid).await.unwrap();
@@ -53,8 +53,8 @@ async fn a_viewer_looks_and_touches_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_runs_things_and_makes_no_identities() {
     let (daemon, _) = world().await;
-    let folder = certificate(&daemon, "operator").await;
-    let operator = daemon.node_with(&folder).await.unwrap();
+    let dir = certificate(&daemon, "operator").await;
+    let operator = daemon.node_with(&dir).await.unwrap();
     let mine = cell_with("mine", |options| {
         options.set_root(RootMode::Private);
         options.set_network(CellNetwork::Isolated);
@@ -65,7 +65,14 @@ async fn an_operator_runs_things_and_makes_no_identities() {
     });
     let pid = operator.start_as(main).await.unwrap();
     assert_eq!(operator.stdout(pid).await.unwrap(), ["yes"]);
-    operator.stop("web", "main").await.unwrap();
+    // Those of an admin are not an operator's to end.
+    refused(operator.stop("web", "main").await, Code::PermissionDenied);
+    refused(operator.free("web").await, Code::PermissionDenied);
+    let more = executable_with("mine", "more", "sleep 1000", |options| {
+        options.uid = Some(12_345);
+    });
+    operator.start_as(more).await.unwrap();
+    operator.stop("mine", "more").await.unwrap();
     operator.free("mine").await.unwrap();
     let request = strata_testkit::v1::PowerOffRequest {};
     let answer = operator.client().node().power_off(request).await;
@@ -76,8 +83,8 @@ async fn an_operator_runs_things_and_makes_no_identities() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_is_no_admin() {
     let (daemon, pid) = world().await;
-    let folder = certificate(&daemon, "node").await;
-    let node = daemon.node_with(&folder).await.unwrap();
+    let dir = certificate(&daemon, "node").await;
+    let node = daemon.node_with(&dir).await.unwrap();
     may_change_nothing(&node).await;
     refused(node.list().await, Code::PermissionDenied);
     refused(node.get("web").await, Code::PermissionDenied);
@@ -106,11 +113,11 @@ async fn an_admin_by_certificate_may_do_everything_but_switch_off_a_foreign_mach
 /// The command line with the certificate of a role and nothing else.
 fn cli(daemon: &Daemon, role: &str) -> strata_testkit::Cli {
     let server = daemon.endpoints().server.expect("there is a server");
-    let folder = daemon.scratch().join(format!("as-{role}"));
+    let dir = daemon.scratch().join(format!("as-{role}"));
     daemon
         .cli()
         .env("STRATA_SERVER", server)
-        .env("STRATA_CREDENTIALS", folder)
+        .env("STRATA_CREDENTIALS", dir)
 }
 
 async fn may_make_no_identities(daemon: &Daemon, role: &str) {

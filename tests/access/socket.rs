@@ -10,16 +10,16 @@ use tempfile::TempDir;
 
 use crate::access::STRATA;
 
-/// A folder that every user may enter, with the binary in it.
+/// A directory that every user may enter, with the binary in it.
 fn public() -> (TempDir, PathBuf) {
-    let folder = tempfile::Builder::new()
+    let dir = tempfile::Builder::new()
         .prefix("strata-public-")
         .permissions(fs::Permissions::from_mode(0o755))
         .tempdir()
-        .expect("a folder can be made");
-    let binary = folder.path().join("strata");
+        .expect("a directory can be made");
+    let binary = dir.path().join("strata");
     fs::copy(STRATA, &binary).expect("the binary can be copied");
-    (folder, binary)
+    (dir, binary)
 }
 
 /// Runs a command as another user; its exit code and all it said.
@@ -39,9 +39,9 @@ fn run_as(binary: &Path, uid: u32, gid: u32, socket: &Path, words: &[&str]) -> (
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_user_gets_nowhere() {
-    let (folder, binary) = public();
-    let socket = folder.path().join("node.sock");
+async fn socket_rejects_other_users() {
+    let (dir, binary) = public();
+    let socket = dir.path().join("node.sock");
     let daemon = Daemon::build(STRATA)
         .arg("--node-socket")
         .arg(socket.display().to_string())
@@ -67,8 +67,8 @@ async fn another_user_gets_nowhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_the_group_have_its_role_and_others_none() {
-    let (folder, binary) = public();
-    let socket = folder.path().join("node.sock");
+    let (dir, binary) = public();
+    let socket = dir.path().join("node.sock");
     let daemon = Daemon::build(STRATA)
         .config("[socket_group]\ngid = 54321\nrole = 'viewer'\n")
         .arg("--node-socket")

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use strata_testkit::pods::idle;
 use strata_testkit::v1::PodState;
 use strata_testkit::v1::server_message::Message;
-use strata_testkit::{PATIENCE, holds, wait_for};
+use strata_testkit::{TEST_TIMEOUT, holds, wait_for};
 
-use crate::agent::server::Conversation;
+use crate::agent::fake_server::Conversation;
 use crate::agent::{World, run, world};
 
 /// Long enough for a pod to start on a machine that is busy with other tests.
@@ -31,7 +31,7 @@ async fn leased(alone: bool, peers: bool) -> (World, Conversation) {
 async fn runs_on(world: &World) {
     let pid = world.node.pod("web").await.expect("it is there").process_id;
     let begin = Instant::now();
-    wait_for("two leases to pass", PATIENCE, async || {
+    wait_for("two leases to pass", TEST_TIMEOUT, async || {
         let pod = world.node.pod("web").await.expect("it is there");
         assert_eq!((pod.state(), pod.process_id), (PodState::Running, pid));
         holds(begin.elapsed() > 2 * Duration::from_millis(LEASE.into()))
@@ -47,9 +47,9 @@ async fn a_server_that_falls_silent_costs_the_instances_and_brings_them_back() {
     world.node.pod_becomes("web", PodState::Stopped).await;
     // It is the node that comes again, and is told what holds now.
     world.server.beats(true);
-    let server = world.server.next().await;
+    let server = world.server.latest().await;
     let report = server.becomes("web", PodState::Stopped).await;
-    assert!(report.reason.contains("no server"), "{report:?}");
+    assert!(report.reason.contains("without a server"), "{report:?}");
     server.welcome_with(LEASE, true).await;
     server.assign(&run("web", idle("web", &world.image))).await;
     server.complete().await;
@@ -57,28 +57,43 @@ async fn a_server_that_falls_silent_costs_the_instances_and_brings_them_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_several_servers_that_is_down_is_no_reassurance() {
+async fn connection_that_is_silent_for_half_of_the_lease_is_given_up() {
+    let (mut world, _silent) = leased(true, true).await;
+    let pid = world.node.pod("web").await.unwrap().process_id;
+    // As one whose packets are lost: nothing comes, and nothing is closed.
+    world.server.beats(false);
+    let server = world.server.next().await;
+    world.server.beats(true);
+    server.welcome_with(LEASE, true).await;
+    server.assign(&run("web", idle("web", &world.image))).await;
+    server.complete().await;
+    runs_on(&world).await;
+    assert_eq!(world.node.pod("web").await.unwrap().process_id, pid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_connection_to_one_of_several_servers_does_not_extend_the_lease() {
     let (mut world, _server) = leased(false, true).await;
     world.server.die().await;
     world.node.pod_becomes("web", PodState::Stopped).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_stopped_when_nobody_is_there_to_start_it() {
+async fn instances_keep_running_when_no_server_can_reschedule_them() {
     let (mut world, _server) = leased(true, true).await;
     world.server.die().await;
     runs_on(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_stopped_where_there_is_no_other_node() {
+async fn instances_keep_running_without_other_nodes() {
     let (world, _server) = leased(false, false).await;
     world.server.beats(false);
     runs_on(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_stopped_after_a_farewell_also_when_the_daemon_restarts() {
+async fn instances_keep_running_after_a_farewell_across_a_daemon_restart() {
     let (mut world, server) = leased(false, true).await;
     server.say(Message::Farewell(Default::default())).await;
     server.end().await;
@@ -93,7 +108,7 @@ async fn nothing_is_stopped_after_a_farewell_also_when_the_daemon_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn others_that_cannot_be_sent_to_are_others_all_the_same() {
+async fn unreachable_peers_count_as_peers() {
     let (world, server) = leased(true, false).await;
     server.peers(&[]).await;
     world.server.beats(false);
@@ -111,7 +126,7 @@ async fn a_daemon_that_starts_without_its_server_has_one_lease_to_find_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ended_with_the_machine_waits_for_the_server() {
+async fn instances_lost_in_a_reboot_wait_for_the_server() {
     let (mut world, _server) = leased(true, true).await;
     let pid = world.node.pod("web").await.unwrap().process_id;
     world.daemon.kill();

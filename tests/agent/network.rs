@@ -2,7 +2,7 @@
 
 use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{PodSpec, PodState};
-use strata_testkit::{PATIENCE, wait_for};
+use strata_testkit::{TEST_TIMEOUT, wait_for};
 
 use crate::agent::{World, run, world, world_with};
 
@@ -21,7 +21,7 @@ fn routes(world: &World) -> String {
 }
 
 async fn routed(world: &World, subnet: &str, is: bool) {
-    wait_for("the route", PATIENCE, async || {
+    wait_for("the route", TEST_TIMEOUT, async || {
         let routes = routes(world);
         match routes.contains(subnet) == is {
             true => Ok(()),
@@ -56,7 +56,7 @@ async fn peers_are_reached_once_there_is_something_to_reach_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subnet_in_use_is_kept_and_told() {
+async fn subnet_in_use_is_kept_and_reported() {
     let mut world = world_with("[network]\nsubnet = '10.42.5.0/24'\naddress = '192.0.2.7'\n[node]\nlabels = { zone = 'a' }").await;
     let server = world.followed().await;
     let hello = server.hello().await;
@@ -72,7 +72,7 @@ async fn a_subnet_in_use_is_kept_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn others_find_a_pod_by_its_further_names() {
+async fn pod_is_resolved_by_its_aliases() {
     let mut world = world().await;
     let server = world.followed().await;
     let web = |name: &str| PodSpec {
@@ -89,7 +89,7 @@ async fn others_find_a_pod_by_its_further_names() {
     server.becomes("asks", PodState::Running).await;
     let node = &world.node;
     let asks = async |name: &str, wanted: &str| {
-        wait_for("the name", PATIENCE, async || {
+        wait_for("the name", TEST_TIMEOUT, async || {
             let said = node
                 .sh("asks", &format!("nslookup {name}.strata.internal"))
                 .await;

@@ -5,9 +5,9 @@ use strata_api::strata::v1::server_message::Message;
 use strata_api::strata::v1::{Keep, TakeOver};
 use strata_testkit::pods::idle;
 use strata_testkit::v1::{Pod, PodState};
-use strata_testkit::{PATIENCE, holds, wait_for};
+use strata_testkit::{TEST_TIMEOUT, holds, wait_for};
 
-use crate::agent::server::{CONTROL_PLANE, Conversation};
+use crate::agent::fake_server::{CONTROL_PLANE, Conversation};
 use crate::agent::{World, run, world, world_with};
 
 /// Ends a conversation; the next one, once the node has reported all it has.
@@ -110,7 +110,7 @@ async fn instance_without_a_record_rests_before_it_is_destroyed() {
     server.say(Message::TakeOver(TakeOver { destroy })).await;
     server.becomes("web", PodState::Unspecified).await;
     let node = &world.node;
-    wait_for("nothing to be left", PATIENCE, async || {
+    wait_for("nothing to be left", TEST_TIMEOUT, async || {
         holds(node.pods().await.unwrap().is_empty())
     })
     .await;

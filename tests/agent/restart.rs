@@ -6,7 +6,7 @@ use strata_testkit::v1::{PodSpec, PodState};
 use crate::agent::{run, stopped, world};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_is_told_again_and_what_changed_meanwhile_is_done() {
+async fn restarted_daemon_reports_all_instances_and_applies_missed_changes() {
     let mut world = world().await;
     let server = world.followed().await;
     let pod = |name: &str| run(name, idle(name, &world.image));
@@ -50,11 +50,11 @@ async fn all_is_told_again_and_what_changed_meanwhile_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ended_while_the_daemon_was_away_is_told_as_an_end() {
+async fn exit_during_daemon_downtime_is_reported() {
     let mut world = world().await;
     let server = world.followed().await;
     let spec = crate::agent::never(PodSpec {
-        volumes: vec![strata_testkit::pods::folder(
+        volumes: vec![strata_testkit::pods::dir(
             &world.daemon.scratch(),
             "/scratch",
         )],
@@ -70,7 +70,7 @@ async fn what_ended_while_the_daemon_was_away_is_told_as_an_end() {
     let pid = world.node.pod("job").await.unwrap().process_id;
     world.daemon.kill();
     std::fs::write(world.daemon.scratch().join("over"), "").unwrap();
-    strata_testkit::wait_for("its end", strata_testkit::PATIENCE, async || {
+    strata_testkit::wait_for("its end", strata_testkit::TEST_TIMEOUT, async || {
         strata_testkit::holds(!std::path::Path::new(&format!("/proc/{pid}")).exists())
     })
     .await;
@@ -81,6 +81,9 @@ async fn what_ended_while_the_daemon_was_away_is_told_as_an_end() {
         let report = server.latest("job").unwrap();
         assert_eq!(report.state(), PodState::Exited, "{report:?}");
         assert_eq!(report.exit_code, Some(5));
+        // Nor was it anything else before, while what it left was cleared.
+        let first = server.reports().into_iter().find(|one| one.id == "job");
+        assert_eq!(first.map(|one| one.state()), Some(PodState::Exited));
         server.welcome().await;
         server.assign(&job).await;
         server.complete().await;

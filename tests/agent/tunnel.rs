@@ -55,7 +55,7 @@ async fn exec(channel: &Channel, role: &str, script: &str) -> Result<Vec<u8>, St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_calls_for_somebody_and_no_more_than_that_one_may() {
+async fn tunnelled_calls_have_the_rights_of_their_caller() {
     let mut world = world().await;
     let server = world.followed().await;
     server.assign(&run("web", idle("web", &world.image))).await;

@@ -1,6 +1,7 @@
 //! Virtual machines are instances like any other.
 
 use strata_testkit::guest::{Guest, kernel, small_initramfs};
+use strata_testkit::skip;
 use strata_testkit::v1::assignment::Spec;
 use strata_testkit::v1::vm_spec::Boot;
 use strata_testkit::v1::{Assignment, PodSpec, PodState, VmKernel, VmSpec};
@@ -8,11 +9,9 @@ use strata_testkit::v1::{Assignment, PodSpec, PodState, VmKernel, VmSpec};
 use crate::agent::{run, stopped, world};
 
 #[tokio::test(flavor = "multi_thread")]
-#[allow(clippy::print_stderr)]
 async fn a_virtual_machine_runs_stops_and_goes() {
     if let Some(why) = Guest::lacks() {
-        eprintln!("skipped: {why}");
-        return;
+        return skip(why);
     }
     let mut world = world().await;
     let server = world.followed().await;

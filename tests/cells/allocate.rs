@@ -92,7 +92,7 @@ async fn names_are_refused_and_not_trimmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_cell_again_is_the_same_cell() {
+async fn cell_allocation_is_idempotent() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     let wanted = cell_with("web", |options| options.pids_max = Some(50));
     let first = node.allocate_as(wanted.clone()).await.unwrap();

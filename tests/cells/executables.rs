@@ -36,7 +36,7 @@ async fn a_second_executable_does_not_touch_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_run_says_why() {
+async fn failed_start_reports_the_reason() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     let text = daemon.scratch().join("text");
@@ -59,8 +59,8 @@ async fn what_cannot_be_run_says_why() {
         assert_eq!(field_of(&status).as_deref(), Some("executable.command"));
     }
     assert!(node.get("web").await.unwrap().executables.is_empty());
-    let folder = fs::read_dir(daemon.data_dir().join("node/cells/web")).unwrap();
-    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let dir = fs::read_dir(daemon.data_dir().join("node/cells/web")).unwrap();
+    let names = dir.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(!names.into_iter().any(|name| name.starts_with("run-")));
 }
 
@@ -93,7 +93,7 @@ async fn the_name_of_one_that_ended_can_be_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_start_again_is_the_same_process() {
+async fn executable_start_is_idempotent() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     let pid = node.start("web", "main", "sleep 1000").await.unwrap();
@@ -114,7 +114,7 @@ async fn the_same_start_again_is_the_same_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_it_ended_is_kept() {
+async fn exit_status_is_kept() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     let mut wanted = executable(

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use strata_testkit::faults::{Step, Tracer};
 use strata_testkit::v1::CellState;
-use strata_testkit::{Code, Daemon, PATIENCE, executable_with, holds, refused, wait_for};
+use strata_testkit::{Code, Daemon, TEST_TIMEOUT, executable_with, holds, refused, wait_for};
 
 use crate::cells::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_freed_cell_is_gone_with_all_in_it() {
     let (daemon, node) = Daemon::up(STRATA).await;
-    // The keeper and the run's own groups stay until the daemon ends.
+    // The shim and the run's own groups stay until the daemon ends.
     node.allocate("warm").await.unwrap();
     let before = daemon.host().settled().await;
     for name in ["web", "web/a", "web/a/b", "web/c"] {
@@ -81,7 +81,7 @@ async fn while_it_is_freed_a_cell_says_so_and_takes_nothing_in() {
         let node = node.clone();
         async move { node.free("web").await }
     });
-    wait_for("the cell to be freeing", PATIENCE, async || {
+    wait_for("the cell to be freeing", TEST_TIMEOUT, async || {
         holds(node.get("web").await.unwrap().state() == CellState::Freeing)
     })
     .await;
@@ -97,7 +97,7 @@ async fn while_it_is_freed_a_cell_says_so_and_takes_nothing_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_an_executable_of_a_freed_cell_is_told() {
+async fn waiter_of_a_freed_cell_is_notified() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     node.start("web", "main", "sleep 1000").await.unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use strata_testkit::v1::{CpuLimit, IoLimit, MemoryLimit};
-use strata_testkit::{Code, Daemon, cell_with, field_of};
+use strata_testkit::{Code, Daemon, SmallDisk, cell_with, field_of, refused};
 
 use crate::cells::STRATA;
 
@@ -82,7 +82,7 @@ async fn a_high_mark_on_cgroup_v1_is_refused_by_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_kernel_refuses_leaves_nothing_behind() {
+async fn refused_limits_leave_nothing_behind() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
     let before = daemon.host().settled().await;
@@ -171,7 +171,7 @@ async fn no_more_processes_than_allowed_can_be_forked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn running_out_of_memory_is_told_in_words() {
+async fn out_of_memory_is_reported() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     let wanted = cell_with("small", |options| {
         options.memory = Some(MemoryLimit {
@@ -191,7 +191,7 @@ async fn running_out_of_memory_is_told_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_ran_out_of_memory_does_not_blame_its_neighbours() {
+async fn out_of_memory_is_attributed_to_the_killed_executable_only() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     let wanted = cell_with("small", |options| {
         options.memory = Some(MemoryLimit {
@@ -249,4 +249,31 @@ async fn message_above_the_size_limit_is_resource_exhausted() {
     let huge = "x".repeat(3 << 20);
     let status = node.start("web", "main", &huge).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_on_a_full_disk_name_it_and_free_makes_room() {
+    let disk = SmallDisk::new(64 << 20);
+    let daemon = Daemon::build(STRATA).on_disk(&disk.path()).start().await;
+    let node = daemon.node().await;
+    node.allocate("web").await.unwrap();
+    node.start("web", "main", "sleep 1000").await.unwrap();
+    let filling = disk.fill_but(0);
+    for refusal in [
+        node.allocate("other").await.map(drop),
+        node.start("web", "more", "sleep 1000").await.map(drop),
+    ] {
+        let why = refused(refusal, Code::ResourceExhausted).to_lowercase();
+        assert!(why.contains("space") || why.contains("disk"), "{why}");
+    }
+    // What was refused is not there, what ran goes on, and both end.
+    assert_eq!(node.names().await, ["web"]);
+    assert!(node.is_running("web", "main").await);
+    node.stop("web", "main").await.unwrap();
+    node.free("web").await.unwrap();
+    assert!(node.names().await.is_empty());
+    fs::remove_file(filling).unwrap();
+    node.allocate("other").await.unwrap();
+    node.start("other", "main", "sleep 1000").await.unwrap();
+    node.free("other").await.unwrap();
 }

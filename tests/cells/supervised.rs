@@ -5,7 +5,7 @@ use std::fs;
 
 use strata_testkit::v1::ExecutableRestart::{Always, Never, OnFailure};
 use strata_testkit::v1::{ExecutableInfo, ExecutableState};
-use strata_testkit::{Code, Daemon, PATIENCE, holds, refused, supervised, wait_for};
+use strata_testkit::{Code, Daemon, TEST_TIMEOUT, holds, refused, supervised, wait_for};
 
 use crate::cells::STRATA;
 
@@ -66,9 +66,9 @@ async fn the_waits_of_a_crash_loop_double() {
         assert!(*gap >= least - 10, "{gaps:?}");
     }
     // Three runs of it are kept, as of any other name.
-    let folder = daemon.data_dir().join("node/cells/web");
-    wait_for("older runs to be forgotten", PATIENCE, async || {
-        let entries = fs::read_dir(&folder).unwrap().flatten();
+    let dir = daemon.data_dir().join("node/cells/web");
+    wait_for("older runs to be forgotten", TEST_TIMEOUT, async || {
+        let entries = fs::read_dir(&dir).unwrap().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         holds(names.filter(|name| name.starts_with("run-")).count() == 3)
     })
@@ -108,7 +108,7 @@ async fn stop_ends_one_that_waits_and_one_that_runs_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_is_started_at_once_when_asked_for_and_is_nobody_elses() {
+async fn waiting_executable_starts_immediately_on_request() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     let go = daemon.scratch().join("go");
@@ -126,7 +126,7 @@ async fn one_that_waits_is_started_at_once_when_asked_for_and_is_nobody_elses() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_cannot_be_started_again_says_why_and_is_tried_until_it_can() {
+async fn failed_restart_reports_the_reason_and_is_retried() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     let program = daemon.scratch().join("program");

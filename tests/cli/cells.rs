@@ -3,14 +3,14 @@
 use std::io::Read as _;
 use std::process::Stdio;
 
-use strata_testkit::{Daemon, PATIENCE, holds, wait_for};
+use strata_testkit::{Daemon, TEST_TIMEOUT, holds, wait_for};
 
 use crate::cli::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_life_of_a_cell() {
     let (daemon, node) = Daemon::up(STRATA).await;
-    let cli = daemon.told_cli();
+    let cli = daemon.cli_with_endpoints();
     let words = [
         "cell",
         "allocate",
@@ -45,7 +45,7 @@ async fn the_life_of_a_cell() {
     .await
     .ok();
     assert!(node.is_running("web", "main").await);
-    wait_for("it to have spoken", PATIENCE, async || {
+    wait_for("it to have spoken", TEST_TIMEOUT, async || {
         let logs = cli.run(["logs", "web", "main"]).await.ok();
         holds(logs == "hi\n")
     })
@@ -65,7 +65,7 @@ async fn the_life_of_a_cell() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dry_runs_change_nothing() {
     let (daemon, node) = Daemon::up(STRATA).await;
-    let cli = daemon.told_cli();
+    let cli = daemon.cli_with_endpoints();
     node.allocate("web").await.unwrap();
     node.start("web", "main", "sleep 1000").await.unwrap();
     for words in [
@@ -83,9 +83,9 @@ async fn dry_runs_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_shown_can_be_allocated_again() {
+async fn shown_cell_spec_can_be_allocated_again() {
     let (daemon, node) = Daemon::up(STRATA).await;
-    let cli = daemon.told_cli();
+    let cli = daemon.cli_with_endpoints();
     let words = [
         "cell",
         "allocate",
@@ -120,7 +120,7 @@ async fn follow_prints_what_is_written_where_it_was_written() {
     let words = [
         "cell", "start", "web", "main", "--follow", "--", "sh", "-c", script,
     ];
-    let ran = daemon.told_cli().run(words).await.exits(0);
+    let ran = daemon.cli_with_endpoints().run(words).await.exits(0);
     assert_eq!(ran.stdout, "out 1\nout 2\nout 3\n");
     assert!(
         ran.stderr.contains("err 1\nerr 2\nerr 3\n"),
@@ -162,7 +162,7 @@ async fn logs_can_be_cut_short_by_a_pipe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_follow_until_the_end_and_know_tails_and_channels() {
     let (daemon, node) = Daemon::up(STRATA).await;
-    let (cli, gate) = (daemon.told_cli(), daemon.gate("go"));
+    let (cli, gate) = (daemon.cli_with_endpoints(), daemon.gate("go"));
     node.allocate("web").await.unwrap();
     let script = format!("sh -c 'seq 1 10; echo oops >&2; {}; echo end'", gate.wait());
     node.start("web", "main", &script).await.unwrap();

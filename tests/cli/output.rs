@@ -17,7 +17,7 @@ async fn world() -> Daemon {
 #[tokio::test(flavor = "multi_thread")]
 async fn cells_in_every_format() {
     let daemon = world().await;
-    let cli = daemon.told_cli();
+    let cli = daemon.cli_with_endpoints();
     let list = |format| cli.run(["cell", "list", "-o", format]);
     assert_eq!(list("name").await.ok(), "cell/a\ncell/a/b\ncell/c\n");
     let json = list("json").await.json();
@@ -52,7 +52,7 @@ async fn cells_in_every_format() {
 #[tokio::test(flavor = "multi_thread")]
 async fn top_once_is_one_table_and_done() {
     let daemon = world().await;
-    let cli = daemon.told_cli();
+    let cli = daemon.cli_with_endpoints();
     let table = cli.run(["top", "--once", "--interval", "100ms"]).await.ok();
     assert!(table.contains("a/b") && table.contains("CPU"), "{table}");
     let words = ["top", "--once", "--interval", "100ms", "-o", "json"];
@@ -82,7 +82,11 @@ async fn top_once_is_one_table_and_done() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoami_knows_every_way_in() {
     let daemon = world().await;
-    let who = daemon.told_cli().run(["whoami", "-o", "json"]).await.json();
+    let who = daemon
+        .cli_with_endpoints()
+        .run(["whoami", "-o", "json"])
+        .await
+        .json();
     assert_eq!(who["role"], "admin");
     let server = daemon.endpoints().server.unwrap();
     let token = daemon.data_dir().join("client/token");
@@ -107,11 +111,11 @@ async fn whoami_knows_every_way_in() {
 async fn an_error_is_words_on_stderr_whatever_the_format() {
     let daemon = world().await;
     let words = ["cell", "show", "none", "-o", "json"];
-    let ran = daemon.told_cli().run(words).await.exits(6);
+    let ran = daemon.cli_with_endpoints().run(words).await.exits(6);
     assert!(ran.stdout.is_empty());
     assert!(ran.stderr.contains("none"), "{}", ran.stderr);
     let empty = ["cell", "list", "--under", "c", "-o", "json"];
-    let json = daemon.told_cli().run(empty).await.json();
+    let json = daemon.cli_with_endpoints().run(empty).await.json();
     assert_eq!(json.as_array().map(Vec::len), Some(1));
     let value: serde_json::Value = json[0]["executables"].clone();
     assert_eq!(value, serde_json::json!([]));

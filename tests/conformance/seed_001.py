@@ -5,6 +5,8 @@ import concurrent.futures
 import json
 import signal
 
+import grpc
+
 import published
 from common import CODE, TIMEOUT, Server, case, main, problem, refused, status_is, unique, wait
 from seed_node import BIG, SeedNode, leave, setup
@@ -191,6 +193,19 @@ def rename(world):
     found = lambda: rest.post(f"/instance/{peer['id']}/exec", json=look)
     wait("the name", lambda: found().ok and found().json()["exitCode"] == 0)
     problem(rest.get(f"/instance/{made['name']}"), 404)
+    # The old name is gone from DNS too.
+    old = {"command": ["nslookup", f"{made['name']}.default.strata.internal"]}
+    told = {}
+
+    def unknown():
+        told.update(rest.post(f"/instance/{peer['id']}/exec", json=old).json())
+        return "NXDOMAIN" in str(told)
+
+    try:
+        wait("the old name to be NXDOMAIN", unknown)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {told}") from error
+    assert found().json()["exitCode"] == 0, "the new one stays"
     delete(world, made["id"])
     delete(world, peer["id"])
 
@@ -291,6 +306,9 @@ def node_instances(world):
     node = SeedNode(world, unique("lists"), cpu=2 * BIG).start(work=False)
     made = put(world, resources={"cpu": BIG, "memory": 0, "disk": 0})
     becomes(world, made["id"], "SCHEDULED")
+    # Another one that fits on no other node.
+    other = put(world, resources={"cpu": BIG, "memory": 0, "disk": 0})
+    becomes(world, other["id"], "SCHEDULED")
     hosts = node.subnet.rsplit(".", 1)[0]
 
     def tell(**fields):
@@ -317,8 +335,21 @@ def node_instances(world):
     tell()
     one = get(world, made["id"])
     assert one["ip"] == f"{hosts}.77" and one["resources"]["max"]["cpu"] == BIG
-    status_is(world.rest().delete(f"/instance/{made['id']}"), 202)
-    node.push(made["id"], c.TERMINATED)
+    # The address of one instance is not another's, and nothing is taken of a
+    # message that says so.
+    stolen = c.Instance(id=other["id"], status=c.RUNNING, ip=f"{hosts}.77")
+    status = c.NodeStatus(id=node.name, status=c.RUNNING, instances=[stolen])
+    error = refused(
+        lambda: node.pushes.setNodeStatus(status, timeout=TIMEOUT),
+        CODE.INVALID_ARGUMENT,
+        field="instances[0].ip",
+    )
+    assert made["name"] in error.details(), error.details()
+    one = get(world, other["id"])
+    assert one["status"] == "SCHEDULED" and "ip" not in one, one
+    for id in [made["id"], other["id"]]:
+        status_is(world.rest().delete(f"/instance/{id}"), 202)
+        node.push(id, c.TERMINATED)
     leave(node)
 
 
@@ -410,23 +441,116 @@ def authorization(world):
     assert rest.get("/instance/", headers=bearer("x" + token)).status_code == 401
 
 
-@case("Events: what was there before the server started is not news")
+@case("Events: they survive a restart; what was there before the server started is not news")
 def events(world):
     server = Server(world)
     rest = server.world.rest()
     body = {"name": "kept", "uri": world.image, "status": "STOPPED"}
     status_is(rest.put("/instance/", json=body), 201)
-    before = status_is(rest.get("/event/?kind=instance"), 200)
-    assert [one["name"] for one in before] == ["kept"], before
+    before = status_is(rest.get("/event/"), 200)
+    assert [one["name"] for one in before if one["kind"] == "instance"] == ["kept"], before
     server.end(signal.SIGTERM)
     server = Server(world, server.address, server.data_dir)
     rest = server.world.rest()
     events = status_is(rest.get("/event/"), 200)
-    assert [one["kind"] for one in events] == ["server"], events
-    assert events[0]["number"] > before[-1]["number"], "positions of watchers stay good"
+    assert events[: len(before)] == before, (before, events)
+    assert [one["kind"] for one in events[len(before) :]] == ["server"], events
+    numbers = [one["number"] for one in events]
+    assert numbers == sorted(set(numbers)), "positions of watchers stay good"
     after = before[-1]["number"]
-    assert status_is(rest.get(f"/event/?after={after}"), 200) == events
+    assert status_is(rest.get(f"/event/?after={after}"), 200) == events[-1:]
+    # Also when it is killed, up to the last second.
+    written = lambda: (server.data_dir / "events.jsonl").read_text()
+    wait("them on disk", lambda: written().count('"kind":"server"') >= 2)
     server.end(signal.SIGKILL)
+    server = Server(world, server.address, server.data_dir)
+    again = status_is(server.world.rest().get("/event/"), 200)
+    assert again[:-1] == events, (events, again)
+    server.end(signal.SIGKILL)
+
+
+@case("GET /instance/?watch: what there is, `synced`, then every change")
+def watch(world):
+    made = put(world, status="STOPPED")
+    stream = world.rest().get("/instance/?watch=true", stream=True)
+    lines = stream.iter_lines(decode_unicode=True)
+    seen = []
+    for line in lines:
+        if line.startswith("event:"):
+            seen.append(line.split(":", 1)[1].strip())
+        if "synced" in seen and "delete" not in seen and made:
+            status_is(world.rest().delete(f"/instance/{made['id']}"), 202)
+            made = None
+        if "delete" in seen:
+            break
+    assert seen.index("put") < seen.index("synced") < seen.index("delete"), seen
+    stream.close()
+
+
+@case("Idempotency-Key: one 201 whatever is sent at once; the same key with another body is refused")
+def idempotency_key(world):
+    body = {"name": unique("key"), "uri": world.image, "status": "STOPPED"}
+    headers = {"Idempotency-Key": unique("key")}
+    send = lambda body: world.rest().put("/instance/", json=body, headers=headers)
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        codes = [one.status_code for one in pool.map(lambda _: send(body), range(5))]
+    assert 201 in codes and set(codes) <= {201, 409}, codes
+    assert status_is(send(body), 201)["name"] == body["name"], "the answer is repeated"
+    assert send({**body, "environment": ["A=1"]}).status_code in (409, 422)
+    delete(world, body["name"])
+
+
+@case("PATCH environment, ports, resources of what runs: it is replaced, and says so")
+def patch_running(world):
+    rest, made = world.rest(), put(world, ports=["18091:80"])
+    path = f"/instance/{made['id']}"
+    becomes(world, made["id"], "RUNNING")
+    for change in [
+        {"environment": ["A=1"]},
+        {"ports": ["18092:80"]},
+        {"resources": {"cpu": 50, "memory": 48, "disk": 0}},
+    ]:
+        before = get(world, made["id"])["generation"]
+        changed = status_is(rest.patch(path, json=change), 200)
+        assert changed["generation"] == before + 1 and "changed" in changed["description"], changed
+        becomes(world, made["id"], "RUNNING")
+    one = get(world, made["id"])
+    assert (one["environment"], one["ports"]) == (["A=1"], ["18092:80"]), one
+    assert one["resources"]["max"] == {"cpu": 50, "memory": 48, "disk": 0}, one
+    delete(world, made["id"])
+
+
+@case("PATCH /workload/{id}: running instances of it stay as they are")
+def workload_patch(world):
+    rest = world.rest()
+    made = status_is(rest.put("/workload/", json={"name": unique("w"), "uri": world.image, "environment": ["A=1"]}), 201)
+    one = status_is(rest.put("/instance/", json={"workloadId": made["name"], "name": unique("of")}), 201)
+    status_is(rest.patch(f"/workload/{made['id']}", json={"environment": ["A=2"]}), 200)
+    again = get(world, one["id"])
+    assert again["environment"] == ["A=1"] and again["generation"] == one["generation"], again
+    status_is(rest.delete(f"/workload/{made['id']}?cascade=true"), 202)
+    wait("it to be gone", lambda: rest.get(f"/instance/{one['id']}").status_code == 404)
+
+
+@case("Auth over gRPC: a bearer token as a certificate; none is UNAUTHENTICATED; plaintext is refused")
+def grpc_authorization(world):
+    authority = (world.credentials() / "ca.crt").read_bytes()
+    unproven = grpc.secure_channel(world.address, grpc.ssl_channel_credentials(authority))
+    stub = c_grpc.SchedulerServiceStub(unproven)
+    ask = c.InstanceStatus(id=unique("none"), status=c.RUNNING)
+    call = lambda *metadata: stub.setInstanceStatus(ask, timeout=TIMEOUT, metadata=metadata)
+    refused(call, CODE.UNAUTHENTICATED)
+    refused(lambda: call(("authorization", "Bearer x")), CODE.UNAUTHENTICATED)
+    token = (world.data_dir / "client" / "token").read_text().strip()
+    refused(lambda: call(("authorization", f"Bearer {token}")), CODE.NOT_FOUND)
+    plain = c_grpc.SchedulerServiceStub(grpc.insecure_channel(world.address))
+    refused(lambda: plain.setInstanceStatus(ask, timeout=TIMEOUT), CODE.UNAVAILABLE)
+
+
+@case("GET /storage of a viewer makes no pool", nodes=("strata",))
+def storage_is_only_read(world):
+    assert status_is(world.rest("viewer").get("/storage"), 200)["bytes"] == 0
+    assert not (world.data_dir / "pool" / "pool.json").exists()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Conformance with the document of the runtime (packages `runtime`, `observe`)."""
 
 import json
+import os
 import pathlib
 import threading
 import time
@@ -48,13 +49,15 @@ class Node:
         request = o.GetAuraeDaemonLogStreamRequest()
         return self.observe.GetAuraeDaemonLogStream(request, timeout=TIMEOUT)
 
-    def pid(self, cell, name):
+    def pid(self, cell, name, known=()):
         """What a client of the document alone knows it by: the daemon's log
-        says `started cell=CELL executable=NAME pid=PID`."""
+        says `started cell=CELL executable=NAME pid=PID`. Not one of `known`."""
         words = [f"cell={cell}", f"executable={name}"]
         for item in self.daemon_log():
             if "started" in item.line and all(word in item.line for word in words):
-                return int(item.line.split("pid=")[1].split()[0])
+                pid = int(item.line.split("pid=")[1].split()[0])
+                if pid not in known:
+                    return pid
         raise AssertionError("the log ended")
 
 
@@ -181,6 +184,102 @@ def shell_operators(world, node, cell):
     assert node.lines(o.CHANNEL_STDOUT, pid) == []
 
 
+def health(node, service):
+    """grpc.health.v1.Health/Check, of two messages with one field each."""
+    check = node.channel.unary_unary("/grpc.health.v1.Health/Check")
+    name = service.encode()
+    request = bytes([10, len(name)]) + name if name else b""
+    return check(request, timeout=TIMEOUT)
+
+
+# Their cells have names that other files of the suite do not use.
+@case("The example sequences published with the API: sent as they are, each has the effect that it is for", alone=True)
+def published_examples(world):
+    node = Node(world)
+    # cells.ts; cells_quota.ts is the same without its end.
+    known = []
+    for ends in [True, False]:
+        assert node.allocate("sleeper-cell", cpu_shares=2).cell_name == "sleeper-cell"
+        node.start("sleeper-cell", "sleep-42", "sleep 42", description="Sleep for 42 seconds")
+        pid = node.pid("sleeper-cell", "sleep-42", known)
+        known.append(pid)
+        command = pathlib.Path(f"/proc/{pid}/cmdline")
+        assert command.read_bytes() == b"sleep\0" b"42\0", pid
+        assert cpu_weight(pid) == 2, cpu_weight(pid)
+        if ends:
+            assert node.stop("sleeper-cell", "sleep-42") == r.StopCellResponse()
+            wait("the process to be gone", lambda: not command.exists())
+        assert node.free("sleeper-cell") == r.FreeCellResponse()
+        wait("the process to be gone", lambda: not command.exists())
+    # cells_output.ts
+    node.allocate("echo-cell", cpu_shares=2)
+    out, err = "/usr/bin/echo 'hello world'", "/usr/bin/echo 'hello world' 1>&2"
+    node.start("echo-cell", "echo-stdout", out, description="outputs a message to stdout")
+    assert node.lines(o.CHANNEL_STDOUT, node.pid("echo-cell", "echo-stdout")) == ["hello world"]
+    error = refused(
+        lambda: node.start("echo-cell", "echo-stderr", err, description="outputs a message to stderr"),
+        CODE.INVALID_ARGUMENT,
+        field="command",
+    )
+    assert "sh -c" in error.details(), error.details()
+    node.start("echo-cell", "echo-stderr", f'sh -c "{err}"')
+    assert node.lines(o.CHANNEL_STDERR, node.pid("echo-cell", "echo-stderr")) == ["hello world"]
+    for name in ["echo-stdout", "echo-stderr"]:
+        node.stop("echo-cell", name)
+    node.free("echo-cell")
+    # cells_isolated_processes.ts, cells_isolated_network.ts, and both
+    world.strata("cell", "allocate", "ae-net-1", "--network", "isolated")
+    for cell, isolated in [("ae-proc-1", False), ("ae-net-1", True)]:
+        node.allocate(cell, cpu_shares=2) if not isolated else None
+        node.start(cell, "ps-aux", "ls /proc", description="List processes")
+        seen = node.lines(o.CHANNEL_STDOUT, node.pid(cell, "ps-aux"))
+        assert "1" in seen and len([one for one in seen if one.isdigit()]) < 10, seen
+        node.start(cell, "show-hostname", "hostname", description="Show hostname")
+        assert node.lines(o.CHANNEL_STDOUT, node.pid(cell, "show-hostname")) == [cell]
+        bad = lambda: node.start(cell, "net-info", "ifconfig && ip a && route")
+        assert "sh -c" in refused(bad, CODE.INVALID_ARGUMENT, field="command").details()
+        node.start(cell, "net-info", "sh -c 'readlink /proc/self/ns/net && cat /proc/net/dev'")
+        namespace, *told = node.lines(o.CHANNEL_STDOUT, node.pid(cell, "net-info"))
+        # The suite runs in the network of the node.
+        assert (namespace != os.readlink("/proc/self/ns/net")) == isolated, namespace
+        links = {line.split(":")[0].strip() for line in told if ":" in line}
+        assert links == {"lo"} if isolated else "lo" in links, links
+        node.free(cell)
+    # cells_memory.ts, whose 100 kB are too few for any process here
+    little = world.strata("cell", "allocate", "ae-sleeper-cell", "--memory-max", "100k", check=False)
+    assert little.returncode != 0 and "memory" in little.stderr, little
+    world.strata("cell", "allocate", "ae-sleeper-cell", "--memory-max", "10M")
+    node.start("ae-sleeper-cell", "sleep-2", "/usr/bin/sleep 2", description="Sleep for 2 seconds")
+    assert node.lines(o.CHANNEL_STDOUT, node.pid("ae-sleeper-cell", "sleep-2")) == []
+    assert node.stop("ae-sleeper-cell", "sleep-2") == r.StopCellResponse(), "it has ended"
+    node.free("ae-sleeper-cell")
+    # cell_validation_errors.ts
+    for name in ["nope_nope", ""]:
+        refused(lambda: node.allocate(name), CODE.INVALID_ARGUMENT, field="cell.name")
+    # grpc_health.ts
+    for service in ["", "runtime.CellService", "observe.Observe"]:
+        assert health(node, service) == b"\x08\x01", service
+    for service in ["aurae.runtime.v0.CellService", "aurae.runtime.v0.UnknownService"]:
+        refused(lambda: health(node, service), CODE.NOT_FOUND)
+
+
+def cpu_weight(pid):
+    """The cpu shares that the kernel applies to a process."""
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(","):
+            roots = [pathlib.Path("/sys/fs/cgroup") / controllers, pathlib.Path("/sys/fs/cgroup/cpu")]
+            # The process is in a group within that of its cell.
+            at = next(root for root in roots if root.exists()) / path.lstrip("/")
+            return min(int((one / "cpu.shares").read_text()) for one in (at, at.parent))
+        if number == "0" and not controllers:
+            at = pathlib.Path("/sys/fs/cgroup") / path.lstrip("/")
+            weight = min(int((one / "cpu.weight").read_text()) for one in (at, at.parent))
+            # The least weight stands for the least shares.
+            return 2 if weight == 1 else weight
+    raise AssertionError(f"{pid} is in no group of cpu")
+
+
 @case("Observe.GetSubProcessStream: history, then live, to the end; unknown pids and channels refused")
 @in_cell
 def sub_process_stream(world, node, cell):
@@ -267,7 +366,7 @@ def streams_of_one_connection(world, node, cell):
         stream.cancel()
 
 
-@case("Over TCP with a certificate the same; without one, nothing is answered")
+@case("Over TCP with a certificate the same; UNAUTHENTICATED without one")
 def over_tcp(world):
     told = json.loads((world.data_dir / "client" / "endpoints.json").read_text())
     address = told["node"].removeprefix("https://")
@@ -284,13 +383,116 @@ def over_tcp(world):
     free = r.FreeCellRequest(cell_name=name)
     unproven = grpc.ssl_channel_credentials(read("ca.crt"))
     stranger = grpc.secure_channel(address, unproven, options=named)
-    # The port ends the TLS handshake: a caller without a certificate sees no API.
     refused(
         lambda: r_grpc.CellServiceStub(stranger).Free(free, timeout=TIMEOUT),
-        CODE.UNAVAILABLE,
         CODE.UNAUTHENTICATED,
     )
     r_grpc.CellServiceStub(known).Free(free, timeout=TIMEOUT)
+
+
+def cgroups(name):
+    """The cgroups with this name. Others come and go while this looks, which
+    os.walk passes over and pathlib does not."""
+    return [at for at, _, _ in os.walk("/sys/fs/cgroup") if os.path.basename(at) == name]
+
+
+@case("CellService.Free: a tree of cells whose processes ignore SIGTERM, and nothing is left")
+def free_of_a_tree(world):
+    node, top = Node(world), unique("tree")
+    for name in [top, f"{top}/a", f"{top}/a/b"]:
+        node.allocate(name)
+        node.start(name, "main", "sh -c 'trap \"\" TERM; while :; do sleep 1; done'")
+    node.free(top)
+    left = cgroups(top)
+    assert not left, left
+    for name in [top, f"{top}/a"]:
+        refused(lambda: node.start(name, "main", "true"), CODE.NOT_FOUND)
+
+
+@case("CellService.Stop: what was forked and left its session goes along")
+@in_cell
+def stop_takes_children(world, node, cell):
+    node.start(cell, "main", "sh -c 'setsid sleep 4242 & exec sleep 1000'")
+    node.start(cell, "other", "sleep 1000")
+
+    def processes():
+        name = unique("look")
+        node.start(cell, name, "sh -c 'cat /proc/[0-9]*/cmdline | tr \"\\0\" \" \"'")
+        return " ".join(node.lines(o.CHANNEL_STDOUT, node.pid(cell, name)))
+
+    wait("the child", lambda: "sleep 4242" in processes())
+    node.stop(cell, "main")
+    said = processes()
+    assert "sleep 4242" not in said and said.count("sleep 1000") == 1, said
+
+
+@case("Executable.name: used again after its end; both logs stay readable by their pids")
+@in_cell
+def names_are_used_again(world, node, cell):
+    pids = []
+    for word in ["first", "second"]:
+        node.start(cell, word, f"echo {word}")
+        pids.append(node.pid(cell, word))
+    node.start(cell, "same", "echo one")
+    one = node.pid(cell, "same")
+    assert node.lines(o.CHANNEL_STDOUT, one) == ["one"]
+    node.start(cell, "same", "echo two")
+
+    def second():
+        for item in node.daemon_log():
+            if "started" in item.line and f"cell={cell}" in item.line and "executable=same" in item.line:
+                pid = int(item.line.split("pid=")[1].split()[0])
+                if pid != one:
+                    return pid
+
+    assert node.lines(o.CHANNEL_STDOUT, second()) == ["two"]
+    assert node.lines(o.CHANNEL_STDOUT, one) == ["one"]
+    assert [node.lines(o.CHANNEL_STDOUT, pid) for pid in pids] == [["first"], ["second"]]
+
+
+@case("GetSubProcessStreamRequest.process_id: after Free it is NOT_FOUND")
+def logs_end_with_their_cell(world):
+    node, cell = Node(world), unique("cell")
+    node.allocate(cell)
+    node.start(cell, "main", "echo here")
+    pid = node.pid(cell, "main")
+    assert node.lines(o.CHANNEL_STDOUT, pid) == ["here"]
+    node.free(cell)
+    refused(lambda: node.stream(o.CHANNEL_STDOUT, pid), CODE.NOT_FOUND)
+
+
+@case("LogItem.line: megabytes without a newline come in pieces; nested cells have logs, too")
+@in_cell
+def long_lines(world, node, cell):
+    node.allocate(f"{cell}/inner")
+    node.start(f"{cell}/inner", "main", "sh -c 'head -c 5000000 /dev/zero | tr \"\\0\" x; echo; echo end'")
+    lines = node.lines(o.CHANNEL_STDOUT, node.pid(f"{cell}/inner", "main"))
+    assert lines[-1] == "end" and "".join(lines[:-1]) == "x" * 5_000_000, [len(line) for line in lines]
+
+
+@case("Executable.description: up to 4096 bytes")
+@in_cell
+def descriptions(world, node, cell):
+    node.start(cell, "main", "sleep 1000", description="x" * 4096)
+    refuse = lambda: node.start(cell, "other", "sleep 1000", description="x" * 4097)
+    refused(refuse, CODE.INVALID_ARGUMENT, field="description")
+
+
+@case("Cells started and freed at once: either runs, or is refused, and nothing is left")
+def free_races_start(world):
+    node = Node(world)
+    for _ in range(5):
+        cell = unique("race")
+        node.allocate(cell)
+        free = threading.Thread(target=node.free, args=(cell,))
+        free.start()
+        try:
+            node.start(cell, "main", "sleep 1000")
+        except grpc.RpcError as error:
+            assert error.code() in (CODE.NOT_FOUND, CODE.FAILED_PRECONDITION), error
+        free.join()
+        left = cgroups(cell)
+        assert not left, left
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ use strata_testkit::scheduler::{NodeUnregisterRequest, Status};
 use strata_testkit::serde_json::json;
 use strata_testkit::{holds, wait_for};
 
-use crate::control::{PATIENCE, cluster};
+use crate::control::{TEST_TIMEOUT, cluster};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_node_is_emptied_and_takes_again_when_opened() {
@@ -24,7 +24,7 @@ async fn a_drained_node_is_emptied_and_takes_again_when_opened() {
     let other = cluster.nodes[1 - drained].name.as_str();
     let rest = cluster.rest();
     rest.patch(&path, json!({ "draining": true })).await;
-    wait_for("the node to be empty", PATIENCE, async || {
+    wait_for("the node to be empty", TEST_TIMEOUT, async || {
         let running = cluster.running().await;
         let there = |id: &&str| running.get(*id).is_some_and(|on| on == &[other]);
         holds(ids.iter().all(there)).map_err(|_| format!("{running:?}"))
@@ -67,7 +67,7 @@ async fn a_node_that_is_unregistered_leaves_when_it_is_empty() {
     let request = NodeUnregisterRequest { id: "n1".into() };
     let answer = admin.scheduler_nodes().unregister(request).await.unwrap();
     assert_eq!(answer.into_inner().code, 0);
-    wait_for("both to be on the other node", PATIENCE, async || {
+    wait_for("both to be on the other node", TEST_TIMEOUT, async || {
         let running = cluster.running().await;
         let all = ["id-a", "id-b"]
             .iter()
@@ -78,7 +78,7 @@ async fn a_node_that_is_unregistered_leaves_when_it_is_empty() {
     cluster.settles(&["id-a", "id-b"], &[]).await;
     // It is told of no more. Its daemon may come back as a new one.
     cluster.nodes[0].daemon.terminate().await;
-    wait_for("the node to be forgotten", PATIENCE, async || {
+    wait_for("the node to be forgotten", TEST_TIMEOUT, async || {
         let answer = cluster.rest().call("GET", "/node/n1", json!(null)).await;
         holds(answer.status == 404).map_err(|_| format!("{answer:?}"))
     })

@@ -11,18 +11,18 @@ use strata_testkit::v1::PodState;
 use strata_testkit::{holds, wait_for};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::control::{PATIENCE, cluster};
+use crate::control::{TEST_TIMEOUT, cluster};
 
 /// How often all pods are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What was seen of each pod since it was begun to watch: a process id for
 /// each run, and every state that is not running.
-type Seen = Arc<std::sync::Mutex<BTreeMap<String, Vec<String>>>>;
+type TracedCalls = Arc<std::sync::Mutex<BTreeMap<String, Vec<String>>>>;
 
 /// Watches all pods the whole time.
-fn watch(cluster: &Arc<Cluster>) -> (Seen, AbortOnDropHandle<()>) {
-    let seen = Seen::default();
+fn watch(cluster: &Arc<Cluster>) -> (TracedCalls, AbortOnDropHandle<()>) {
+    let seen = TracedCalls::default();
     let (cluster, notes) = (cluster.clone(), seen.clone());
     let watching = tokio::spawn(async move {
         let mut looks = tokio::time::interval(LOOK_INTERVAL);
@@ -85,7 +85,7 @@ async fn empty_store_destroys_nothing() {
     cluster.server.restart().await;
     let mut cluster = Arc::new(cluster);
     let (seen, watching) = watch(&cluster);
-    wait_for("what is unknown to be shown", PATIENCE, async || {
+    wait_for("what is unknown to be shown", TEST_TIMEOUT, async || {
         let mut unknown = unknown_on(&cluster, "n1").await;
         unknown.extend(unknown_on(&cluster, "n2").await);
         unknown.sort();
@@ -96,7 +96,7 @@ async fn empty_store_destroys_nothing() {
     cluster.run(cluster.instance("c")).await;
     assert_eq!(cluster.running().await.len(), 3);
     drop(watching);
-    wait_for("the watcher to end", PATIENCE, async || {
+    wait_for("the watcher to end", TEST_TIMEOUT, async || {
         holds(Arc::strong_count(&cluster) == 1)
     })
     .await;

@@ -6,24 +6,24 @@ use std::time::Instant;
 
 use strata_testkit::cluster::{Cluster, Plug, Switch};
 use strata_testkit::scheduler::{Instance, Status};
-use strata_testkit::{Daemon, ServerClient, Way, holds, wait_for};
+use strata_testkit::{Daemon, NamespaceProxy, ServerClient, holds, wait_for};
 
-use crate::control::{PATIENCE, STRATA};
+use crate::control::{STRATA, TEST_TIMEOUT};
 
 /// An etcd of one member on the switch.
 struct Etcd {
     child: Child,
     url: String,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     _plug: Plug,
 }
 
 impl Etcd {
     fn start(switch: &Switch) -> Self {
         let plug = switch.plug(3);
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let url = format!("http://{}:2379", plug.address);
-        let data = folder.path().display().to_string();
+        let data = dir.path().display().to_string();
         let child = plug
             .network
             .command([
@@ -44,7 +44,7 @@ impl Etcd {
         Self {
             child,
             url,
-            _folder: folder,
+            _dir: dir,
             _plug: plug,
         }
     }
@@ -73,7 +73,7 @@ async fn run(client: &ServerClient, instance: Instance) {
         }
         panic!("it came to its end");
     };
-    tokio::time::timeout(PATIENCE, running).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, running).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +101,7 @@ async fn a_second_server_takes_over_from_one_that_is_killed() {
         .node_config("[images]\nhigh_water = 100\n[node]\nservers = [\"https://192.0.2.2:7700\"]\n")
         .start()
         .await;
-    wait_for("the first to lead", PATIENCE, async || {
+    wait_for("the first to lead", TEST_TIMEOUT, async || {
         holds(leads(&cluster.server))
     })
     .await;
@@ -114,12 +114,12 @@ async fn a_second_server_takes_over_from_one_that_is_killed() {
         .within(&plug.network)
         .start()
         .await;
-    let way = Way::to(&plug.network, "192.0.2.2:7700".parse().unwrap()).await;
+    let way = NamespaceProxy::to(&plug.network, "192.0.2.2:7700".parse().unwrap()).await;
     for _ in 0..2 {
         cluster.add_node().await;
     }
-    let folder = second.data_dir().join("client");
-    let other = cluster.client_at(way.near(), &folder).await.unwrap();
+    let dir = second.data_dir().join("client");
+    let other = cluster.client_at(way.near(), &dir).await.unwrap();
 
     // Both answer, whichever leads; what one was told the other knows.
     let first = cluster.client().await;
@@ -133,7 +133,7 @@ async fn a_second_server_takes_over_from_one_that_is_killed() {
 
     let begin = Instant::now();
     cluster.server.kill();
-    wait_for("the second to lead", PATIENCE, async || {
+    wait_for("the second to lead", TEST_TIMEOUT, async || {
         holds(leads(&second))
     })
     .await;

@@ -4,7 +4,7 @@ use strata_testkit::cluster::port;
 use strata_testkit::scheduler::Status;
 use strata_testkit::wait_for;
 
-use crate::control::{PATIENCE, answers, cluster, got};
+use crate::control::{TEST_TIMEOUT, answers, cluster, got};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_reach_each_other_across_nodes() {
@@ -27,7 +27,7 @@ async fn instances_reach_each_other_across_nodes() {
         let node = cluster.nodes[from].node().await;
         let pod = &here.spec.as_ref().unwrap().name;
         let fetch = format!("timeout 5 wget -q -O - http://{}/name", to.address);
-        wait_for("the other node's instance", PATIENCE, async || {
+        wait_for("the other node's instance", TEST_TIMEOUT, async || {
             let done = node.sh(pod, &fetch).await.map_err(|s| s.to_string())?;
             match done.stdout.trim() == name {
                 true => Ok(()),

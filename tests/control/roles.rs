@@ -3,7 +3,7 @@
 use strata_testkit::scheduler::InstanceIdentifier;
 use strata_testkit::{Code, controller, refused, wait_for};
 
-use crate::control::{PATIENCE, cluster};
+use crate::control::{TEST_TIMEOUT, cluster};
 
 fn it() -> InstanceIdentifier {
     InstanceIdentifier { id: "id-it".into() }
@@ -68,7 +68,7 @@ async fn a_certificate_has_the_powers_of_its_role_alone() {
     cluster.settles(&[], &["id-it"]).await;
     scheduler.destroy(it()).await.unwrap();
     cluster.settles(&[], &[]).await;
-    wait_for("the record to go", PATIENCE, async || {
+    wait_for("the record to go", TEST_TIMEOUT, async || {
         match scheduler.stop(it()).await {
             Err(status) if status.code() == Code::NotFound => Ok(()),
             other => Err(format!("{other:?}")),

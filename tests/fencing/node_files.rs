@@ -64,5 +64,5 @@ async fn emptied_record_of_a_pod_costs_a_restart_and_never_doubles_it() {
     ledger.run("web", 2).await;
     pass(Duration::from_secs(2)).await;
     ledger.assert_exclusive(&["web"]);
-    assert!(ledger.is_running("web"));
+    ledger.assert_running("web").await;
 }

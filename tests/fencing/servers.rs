@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use strata_testkit::cluster::{Cluster, Etcd, PATIENCE, Plug, Rest, Switch};
+use strata_testkit::cluster::{Cluster, Etcd, Plug, Rest, Switch, TEST_TIMEOUT};
 use strata_testkit::serde_json::json;
 use strata_testkit::{
-    Code, Daemon, Ledger, Status, Way, boot_time, controller, holds, kaas, operations, scheduler,
-    skip, v1, wait_for,
+    Code, Daemon, Ledger, NamespaceProxy, Status, boot_time, controller, holds, kaas, operations,
+    scheduler, skip, v1, wait_for,
 };
 
 use super::{STRATA, node_of, pass};
@@ -37,7 +37,7 @@ async fn servers(lease: u64) -> Option<Servers> {
         .server_config(&config)
         .start()
         .await;
-    wait_for("the first to lead", PATIENCE, async || {
+    wait_for("the first to lead", TEST_TIMEOUT, async || {
         holds(cluster.server.log().contains("this server leads"))
     })
     .await;
@@ -50,7 +50,7 @@ async fn servers(lease: u64) -> Option<Servers> {
         .within(&plug.network)
         .start()
         .await;
-    wait_for("the second to follow", PATIENCE, async || {
+    wait_for("the second to follow", TEST_TIMEOUT, async || {
         holds(second.log().contains("another server leads"))
     })
     .await;
@@ -74,7 +74,7 @@ async fn nodes_find_the_server_that_leads_next_and_go_on() {
     ledger.create(&world.cluster, "a", json!({})).await;
     ledger.create(&world.cluster, "b", json!({})).await;
     world.cluster.server.terminate().await;
-    wait_for("the second to lead", PATIENCE, async || {
+    wait_for("the second to lead", TEST_TIMEOUT, async || {
         holds(world.second.log().contains("this server leads"))
     })
     .await;
@@ -83,7 +83,7 @@ async fn nodes_find_the_server_that_leads_next_and_go_on() {
     }
     pass(Duration::from_secs(12)).await;
     for name in ["a", "b"] {
-        assert!(ledger.is_running(name), "{:?}", ledger.runs(name));
+        ledger.assert_running(name).await;
         assert_eq!(ledger.runs(name).len(), 1, "{:?}", ledger.runs(name));
     }
     // The first is back as a follower, and sends nodes to the second.
@@ -136,7 +136,7 @@ async fn paused_leader_runs_nothing_on_nodes_that_follow_another() {
     ledger.create(&world.cluster, "a", json!({})).await;
     pass(Duration::from_secs(2)).await;
     world.cluster.server.freeze(true);
-    wait_for("the second to lead", PATIENCE, async || {
+    wait_for("the second to lead", TEST_TIMEOUT, async || {
         holds(world.second.log().contains("this server leads"))
     })
     .await;
@@ -173,12 +173,12 @@ async fn frozen_etcd_stops_nothing() {
     world.etcd.freeze(true);
     pass(Duration::from_secs(15)).await;
     for name in ["a", "b"] {
-        assert!(ledger.is_running(name), "{:?}", ledger.runs(name));
+        ledger.assert_running(name).await;
     }
     reads_are_refused(&world.cluster).await;
     world.etcd.freeze(false);
     let begin = boot_time();
-    wait_for("a server to lead again", PATIENCE, async || {
+    wait_for("a server to lead again", TEST_TIMEOUT, async || {
         let path = "/instance/id-a";
         let rest = world.cluster.rest();
         let asked = rest.try_call("GET", path, json!(null)).await;
@@ -188,7 +188,7 @@ async fn frozen_etcd_stops_nothing() {
     assert!(boot_time() > begin);
     pass(Duration::from_secs(10)).await;
     for name in ["a", "b"] {
-        assert!(ledger.is_running(name), "{:?}", ledger.runs(name));
+        ledger.assert_running(name).await;
         assert_eq!(ledger.runs(name).len(), 1, "{:?}", ledger.runs(name));
     }
     let _ = node_of(&world.cluster, "a").await;
@@ -215,21 +215,21 @@ async fn certificate_of_a_node_is_renewed_by_another_server_than_the_one_it_join
         .chain(["--ttl", "200s", "--out", &identity]);
     world.cluster.cli().run(short).await.ok();
     node.restart().await;
-    wait_for("the node to follow", PATIENCE, async || {
+    wait_for("the node to follow", TEST_TIMEOUT, async || {
         holds(node.log().contains(" following"))
     })
     .await;
     world.cluster.server.kill();
-    wait_for("the node to follow the second", PATIENCE, async || {
+    wait_for("the node to follow the second", TEST_TIMEOUT, async || {
         holds(node.log().matches(" following").count() >= 2)
     })
     .await;
-    wait_for("its certificate to be renewed", PATIENCE, async || {
+    wait_for("its certificate to be renewed", TEST_TIMEOUT, async || {
         holds(node.log().contains("certificate renewed")).map_err(|_| node.log())
     })
     .await;
     // It shows the new one to the server that gave it.
-    wait_for("the node to show it", PATIENCE, async || {
+    wait_for("the node to show it", TEST_TIMEOUT, async || {
         let log = node.log();
         let since = log
             .split_once("certificate renewed")
@@ -238,7 +238,7 @@ async fn certificate_of_a_node_is_renewed_by_another_server_than_the_one_it_join
     })
     .await;
     let far = (world.second_plug.address, 7700).into();
-    let way = Way::to(&world.second_plug.network, far).await;
+    let way = NamespaceProxy::to(&world.second_plug.network, far).await;
     let rest = Rest::new(way.near(), &world.second.data_dir().join("client"));
     let one = rest.get("/node/n9").await;
     assert_eq!(one["status"], "READY", "{one}\n{}", node.log());

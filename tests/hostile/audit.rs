@@ -7,9 +7,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use strata_testkit::serde_json::{self, Value};
-use strata_testkit::{Code, Daemon, Https, SmallDisk, refused};
+use strata_testkit::{Code, Daemon, Https, SmallDisk, holds, refused, wait_for};
 
-use super::STRATA;
+use super::{STRATA, TEST_TIMEOUT};
 
 /// The files of the log, one text.
 fn written(daemon: &Daemon) -> String {
@@ -31,12 +31,22 @@ fn lines(daemon: &Daemon) -> Vec<Value> {
         .collect()
 }
 
+/// Until the node of the daemon itself has connected: its calls are entries too.
+async fn connected(daemon: &Daemon) {
+    wait_for("its node to connect", TEST_TIMEOUT, async || {
+        let calls = lines(daemon);
+        let tunnel = |line: &Value| line["call"] == "/schedule.Assignments/Tunnel";
+        holds(calls.iter().any(tunnel)).map_err(|_| format!("{calls:#?}"))
+    })
+    .await;
+}
+
 #[track_caller]
 fn find<'a>(lines: &'a [Value], call: &str, outcome: &str) -> &'a Value {
-    let mut fitting = lines
+    let mut mount_op = lines
         .iter()
         .filter(|line| line["call"] == call && line["outcome"] == outcome);
-    fitting
+    mount_op
         .next()
         .unwrap_or_else(|| panic!("no {outcome} {call} in {lines:#?}"))
 }
@@ -44,7 +54,7 @@ fn find<'a>(lines: &'a [Value], call: &str, outcome: &str) -> &'a Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_are_written_with_who_and_where_from() {
     let mut daemon = Daemon::build(STRATA).start().await;
-    let cli = daemon.told_cli();
+    let cli = daemon.cli_with_endpoints();
     let token = cli
         .run(["token", "create", "--name", "vera", "--role", "viewer"])
         .await;
@@ -95,11 +105,11 @@ async fn decisions_are_written_with_who_and_where_from() {
     daemon.restart().await;
     daemon.node().await.allocate("again").await.unwrap();
     assert!(lines(&daemon).len() > before);
-    let verified = daemon.told_cli().run(["audit", "verify"]).await;
+    let verified = daemon.cli_with_endpoints().run(["audit", "verify"]).await;
     let said = verified.ok().trim().to_owned();
     let (_, hash) = said.split_once(' ').unwrap();
     let noted = daemon
-        .told_cli()
+        .cli_with_endpoints()
         .run(["audit", "verify", "--noted", hash])
         .await;
     noted.ok();
@@ -112,13 +122,14 @@ async fn decisions_are_written_with_who_and_where_from() {
         "-o",
         "json",
     ];
-    let listed = daemon.told_cli().run(listed).await;
+    let listed = daemon.cli_with_endpoints().run(listed).await;
     assert!(listed.ok().contains("/runtime.CellService/Allocate"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tampering_shows() {
     let daemon = Daemon::build(STRATA).start().await;
+    connected(&daemon).await;
     let node = daemon.node().await;
     for i in 0..5 {
         node.allocate(&format!("cell-{i}")).await.unwrap();
@@ -136,12 +147,113 @@ async fn tampering_shows() {
     let changed = whole.replacen("\"allowed\"", "\"denied\"", 1);
     for tampered in [without_third, changed] {
         fs::write(&file, tampered).unwrap();
-        let verified = daemon.told_cli().run(["audit", "verify"]).await;
+        let verified = daemon.cli_with_endpoints().run(["audit", "verify"]).await;
         assert_eq!(verified.code, Some(6), "{}", verified.stderr);
         assert!(verified.stderr.contains("broken"), "{}", verified.stderr);
     }
     fs::write(&file, &whole).unwrap();
-    daemon.told_cli().run(["audit", "verify"]).await.ok();
+    daemon
+        .cli_with_endpoints()
+        .run(["audit", "verify"])
+        .await
+        .ok();
+}
+
+/// What is cut off at the end leaves a chain that is whole; the daemon knows
+/// where the end was, while it runs and after it was stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_log_shows_while_the_daemon_runs_and_after_a_restart() {
+    let daemon = Daemon::build(STRATA).start().await;
+    connected(&daemon).await;
+    let node = daemon.node().await;
+    for i in 0..5 {
+        node.allocate(&format!("cell-{i}")).await.unwrap();
+    }
+    let verify = async |daemon: &Daemon| {
+        let verified = daemon.cli_with_endpoints().run(["audit", "verify"]).await;
+        assert_eq!(verified.code, Some(6), "{}", verified.stderr);
+        verified.stderr
+    };
+    cut(&daemon, 2);
+    let said = verify(&daemon).await;
+    assert!(said.contains("cut off"), "{said}");
+    assert!(said.contains("audit-0"), "the place is named: {said}");
+    // The daemon goes on from the line that is missing, and says so.
+    node.allocate("after").await.unwrap();
+    let said = verify(&daemon).await;
+    assert!(said.contains("does not follow"), "{said}");
+    let entries = lines(&daemon);
+    let found = find(&entries, TAMPERED, "denied");
+    assert!(
+        found["reason"].as_str().unwrap().contains("bytes"),
+        "{found}"
+    );
+    assert!(daemon.log().contains("audit log was tampered with"));
+    drop(node);
+
+    drop(daemon);
+
+    // While no daemon runs, with the head beside it.
+    let mut daemon = Daemon::build(STRATA).start().await;
+    for i in 0..3 {
+        let node = daemon.node().await;
+        node.allocate(&format!("cell-{i}")).await.unwrap();
+    }
+    daemon
+        .cli_with_endpoints()
+        .run(["audit", "verify"])
+        .await
+        .ok();
+    daemon.terminate().await;
+    cut(&daemon, 1);
+    daemon.restart().await;
+    find(&lines(&daemon), TAMPERED, "denied");
+    verify(&daemon).await;
+}
+
+/// A log and its head that were cut together: the sealed store knows better.
+#[tokio::test(flavor = "multi_thread")]
+async fn log_that_was_cut_with_its_head_is_found_by_the_store() {
+    let mut daemon = Daemon::build(STRATA).start().await;
+    for i in 0..3 {
+        let node = daemon.node().await;
+        node.allocate(&format!("cell-{i}")).await.unwrap();
+    }
+    daemon.terminate().await;
+    cut(&daemon, 1);
+    fs::remove_file(daemon.data_dir().join("audit.head")).unwrap();
+    daemon.restart().await;
+    let entries = lines(&daemon);
+    let found = find(&entries, TAMPERED, "denied");
+    assert!(
+        found["reason"].as_str().unwrap().contains("ended"),
+        "{found}"
+    );
+    assert!(daemon.log().contains("audit log was tampered with"));
+    // All of it gone is no new log either.
+    daemon.terminate().await;
+    fs::remove_dir_all(daemon.data_dir().join("audit")).unwrap();
+    fs::remove_file(daemon.data_dir().join("audit.head")).unwrap();
+    daemon.restart().await;
+    find(&lines(&daemon), TAMPERED, "denied");
+}
+
+/// The call of entries that the log writes about itself.
+const TAMPERED: &str = "audit log tampered with";
+
+/// Takes lines off the end of the newest file.
+fn cut(daemon: &Daemon, many: usize) {
+    let directory = fs::read_dir(daemon.data_dir().join("audit")).unwrap();
+    let file = directory.map(|entry| entry.unwrap().path()).max().unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    let all: Vec<&str> = text.lines().collect();
+    assert!(all.len() > many, "{text}");
+    let kept = all[..all.len() - many].iter();
+    fs::write(
+        file,
+        kept.map(|line| format!("{line}\n")).collect::<String>(),
+    )
+    .unwrap();
 }
 
 /// Whoever has no credential cannot push out what others did.
@@ -190,9 +302,13 @@ async fn full_disk_costs_lines_and_no_calls() {
     }
     fs::remove_file(filling).unwrap();
     node.allocate("after").await.unwrap();
-    daemon.told_cli().run(["audit", "verify"]).await.ok();
+    daemon
+        .cli_with_endpoints()
+        .run(["audit", "verify"])
+        .await
+        .ok();
     let listed = ["audit", "list", "--call", "Allocate", "-o", "json"];
-    let listed = daemon.told_cli().run(listed).await.json();
+    let listed = daemon.cli_with_endpoints().run(listed).await.json();
     let entries = listed.as_array().unwrap();
     let lost: u64 = entries.iter().filter_map(|one| one["lost"].as_u64()).sum();
     assert!(lost > 0, "{listed:#}");

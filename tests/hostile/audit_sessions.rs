@@ -11,7 +11,7 @@ use strata_testkit::v1::{ExecInput, ExecStart, exec_input};
 use strata_testkit::{Daemon, wait_for};
 
 use super::project_world::{Caller, project, run, script};
-use super::{PATIENCE, STRATA};
+use super::{STRATA, TEST_TIMEOUT};
 
 /// The lines of sessions, of this outcome.
 fn sessions(daemon: &Daemon, outcome: &str) -> Vec<Value> {
@@ -33,23 +33,31 @@ fn sessions(daemon: &Daemon, outcome: &str) -> Vec<Value> {
 
 /// The end of the session that ran a command with this in it.
 async fn end_of(daemon: &Daemon, marker: &str) -> (Value, Value) {
-    wait_for("the end of the session in the log", PATIENCE, async || {
-        let ran = |line: &&Value| line["session"]["command"].to_string().contains(marker);
-        let started = sessions(daemon, "started");
-        let start = started
-            .iter()
-            .rfind(ran)
-            .ok_or_else(|| "no start".to_owned())?;
-        let of = |line: &&Value| line["session"]["id"] == start["session"]["id"];
-        let ended = sessions(daemon, "ended");
-        let end = ended.iter().find(of).ok_or_else(|| "no end".to_owned())?;
-        Ok((start.clone(), end.clone()))
-    })
+    wait_for(
+        "the end of the session in the log",
+        TEST_TIMEOUT,
+        async || {
+            let ran = |line: &&Value| line["session"]["command"].to_string().contains(marker);
+            let started = sessions(daemon, "started");
+            let start = started
+                .iter()
+                .rfind(ran)
+                .ok_or_else(|| "no start".to_owned())?;
+            let of = |line: &&Value| line["session"]["id"] == start["session"]["id"];
+            let ended = sessions(daemon, "ended");
+            let end = ended.iter().find(of).ok_or_else(|| "no end".to_owned())?;
+            Ok((start.clone(), end.clone()))
+        },
+    )
     .await
 }
 
 async fn verify(daemon: &Daemon) {
-    daemon.told_cli().run(["audit", "verify"]).await.ok();
+    daemon
+        .cli_with_endpoints()
+        .run(["audit", "verify"])
+        .await
+        .ok();
 }
 
 fn asked(command: &[&str]) -> Value {
@@ -92,8 +100,8 @@ async fn exec_through_the_server_is_written_there_and_on_the_node() {
     assert_eq!(start["projects"], json!(["shop"]), "{start}");
 
     // By a certificate, and a caller that vanishes in the middle.
-    let folder = cluster.credentials("operator", "olga").await;
-    let client = cluster.client_with(&folder).await.unwrap();
+    let dir = cluster.credentials("operator", "olga").await;
+    let client = cluster.client_with(&dir).await.unwrap();
     let start = ExecInput {
         input: Some(exec_input::Input::Start(shell("id-plain", "sleep 999"))),
     };
@@ -216,7 +224,11 @@ async fn hostile_commands(daemon: &Daemon, node: &strata_testkit::Node) {
     assert!(line_lengths(&daemon.data_dir().join("audit")) < 64 << 10);
     verify(daemon).await;
     for words in [&["audit", "list"][..], &["audit", "list", "-o", "wide"]] {
-        let shown = daemon.told_cli().run(words.iter().copied()).await.ok();
+        let shown = daemon
+            .cli_with_endpoints()
+            .run(words.iter().copied())
+            .await
+            .ok();
         let bad = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
         assert!(!shown.contains(bad), "{shown:?}");
         assert!(shown.contains("exec pod/web"), "{shown}");

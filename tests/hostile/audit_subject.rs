@@ -72,6 +72,18 @@ async fn each_decision_names_its_object_and_project() {
             json!({ "labels": { "a": "b" } }),
             200,
         ),
+        // Of another project: it is not there, and the log knows better.
+        (&rival, "GET", "/instance/id-web", Value::Null, 404),
+        (&rival, "DELETE", "/instance/id-web", Value::Null, 404),
+        (
+            &rival,
+            "PATCH",
+            "/instance/id-web",
+            json!({ "labels": { "a": "b" } }),
+            404,
+        ),
+        (&rival, "GET", "/secret/shop%2Fdb", Value::Null, 404),
+        (&rival, "GET", "/instance/id-none", Value::Null, 404),
         (&viewer, "DELETE", "/instance/id-web", Value::Null, 403),
         (&shop, "DELETE", "/instance/id-web", Value::Null, 202),
     ] {
@@ -109,6 +121,24 @@ async fn each_decision_names_its_object_and_project() {
     has(&server, "PATCH /instance/id-web", allowed, by_id, in_shop);
     has(&server, "DELETE /instance/id-web", denied, by_id, in_shop);
     has(&server, "DELETE /instance/id-web", allowed, by_id, in_shop);
+    for call in ["GET", "DELETE", "PATCH"] {
+        let call = format!("{call} /instance/id-web");
+        let is_it = |line: &&Value| {
+            line["call"] == *call && line["outcome"] == denied && line["principal"] == "operator"
+        };
+        let line = server.iter().find(is_it);
+        let line = line.unwrap_or_else(|| panic!("{call} by a rival is no refusal: {text}"));
+        assert_eq!(line["projects"], json!(["rival"]), "{line}");
+        assert_eq!(line["project"], "shop", "{line}");
+        assert_eq!(line["object"], by_id, "{line}");
+    }
+    let secret = "GET /secret/shop%2Fdb";
+    has(&server, secret, denied, "secret/shop/db", in_shop);
+    let of_none = |line: &Value| line["object"] == "instance/id-none";
+    assert!(
+        !server.iter().any(of_none),
+        "what is not there is of no one"
+    );
     has(&server, "PUT /project", allowed, "project/shop", in_shop);
     let call = "/strata.v1.Identity/CreateToken";
     has(&server, call, allowed, "token/tina", None);
@@ -161,7 +191,7 @@ async fn each_decision_names_its_object_and_project() {
     assert_eq!(read.as_array().unwrap().len(), 1, "{read:#}");
     cluster
         .server
-        .told_cli()
+        .cli_with_endpoints()
         .run(["audit", "verify"])
         .await
         .ok();

@@ -10,13 +10,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strata_testkit::{Code, Credentials, Daemon, NodeClient, Target, v1, wait_for};
 
-use crate::hostile::{PATIENCE, STRATA};
+use crate::hostile::{STRATA, TEST_TIMEOUT};
 
 /// A server, and a node that has joined it, both on the loopback.
 async fn server_and_node() -> (Daemon, Daemon) {
     let server = Daemon::build(STRATA).role("server").start().await;
     let words = ["token", "create", "--name", "n1", "--join", "-q"];
-    let token = server.told_cli().run(words).await.ok();
+    let token = server.cli_with_endpoints().run(words).await.ok();
     let node = Daemon::build(STRATA)
         .role("node")
         .arg("--server")
@@ -31,8 +31,8 @@ async fn server_and_node() -> (Daemon, Daemon) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_certificate_is_refused_on_the_ports_of_nodes_too() {
     let (server, mut node) = server_and_node().await;
-    let folder = server.scratch().join("vic");
-    let out = folder.display().to_string();
+    let dir = server.scratch().join("vic");
+    let out = dir.display().to_string();
     let issue = [
         "certificate",
         "issue",
@@ -43,8 +43,8 @@ async fn a_revoked_certificate_is_refused_on_the_ports_of_nodes_too() {
         "--out",
         &out,
     ];
-    server.told_cli().run(issue).await.ok();
-    let credentials = Credentials::read(&folder).unwrap();
+    server.cli_with_endpoints().run(issue).await.ok();
+    let credentials = Credentials::read(&dir).unwrap();
     let list = async |node: &Daemon| {
         let target = Target::Tls {
             address: node.endpoints().node.unwrap().parse().unwrap(),
@@ -64,13 +64,15 @@ async fn a_revoked_certificate_is_refused_on_the_ports_of_nodes_too() {
         "--role",
         "operator",
     ];
-    server.told_cli().run(revoke).await.ok();
-    wait_for("the node to refuse it", PATIENCE, async || {
-        match list(&node).await {
+    server.cli_with_endpoints().run(revoke).await.ok();
+    wait_for(
+        "the node to refuse it",
+        TEST_TIMEOUT,
+        async || match list(&node).await {
             Err(status) if status.code() == Code::Unauthenticated => Ok(()),
             other => Err(format!("{other:?}")),
-        }
-    })
+        },
+    )
     .await;
     // Also where it starts again and reaches no server.
     drop(server);
@@ -82,9 +84,9 @@ async fn a_revoked_certificate_is_refused_on_the_ports_of_nodes_too() {
 
 /// A handshake of a client that knows the CA and checks the name, as `curl` and
 /// every other one do.
-fn handshake(url: &str, name: &str, folder: &Path) -> io::Result<()> {
+fn handshake(url: &str, name: &str, dir: &Path) -> io::Result<()> {
     strata_identity::install_crypto_provider();
-    let read = |file: &str| std::fs::read(folder.join(file)).unwrap();
+    let read = |file: &str| std::fs::read(dir.join(file)).unwrap();
     let mut roots = RootCertStore::empty();
     for ca in CertificateDer::pem_slice_iter(&read("ca.crt")) {
         roots.add(ca.unwrap()).unwrap();

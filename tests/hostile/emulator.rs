@@ -382,6 +382,13 @@ async fn every_guest_has_a_user_of_its_own_for_as_long_as_it_is_there() {
         }
         assert_eq!(status(pid, "NoNewPrivs"), "1");
         assert_eq!(status(pid, "Seccomp"), "2");
+        // A crash hands its memory, and the guest's, to nothing.
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let cores = limits.lines().find(|line| line.starts_with("Max core"));
+        let cores: Vec<&str> = cores.unwrap().split_whitespace().collect();
+        assert_eq!(cores[4..6], ["1", "1"], "{limits}");
+        let filter = fs::read_to_string(format!("/proc/{pid}/coredump_filter")).unwrap();
+        assert_eq!(filter.trim(), "00000000");
         // No file system but its own, none of which it can write to.
         let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
         assert!(

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::Path;
 
 use futures_util::StreamExt as _;
-use strata_testkit::Code;
 use strata_testkit::cluster::Cluster;
 use strata_testkit::images::Image;
 use strata_testkit::pods::{idle, shell, volume};
@@ -14,6 +13,7 @@ use strata_testkit::serde_json::json;
 use strata_testkit::v1::health_check::Probe;
 use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{ExecProbe, ExecStart, HealthCheck, PodHealth, RestartPolicy};
+use strata_testkit::{Code, rounds};
 
 use super::STRATA;
 use super::project_world::{Caller, project, run, script};
@@ -21,8 +21,11 @@ use crate::pods::{World, world};
 
 /// More than an init has open.
 const DESCRIPTORS: std::ops::Range<u32> = 0..1024;
-/// Those of an init that starts its first process are among these.
-const LOW_DESCRIPTORS: std::ops::Range<u32> = 0..24;
+/// What an init has open when it starts its first process is among the lowest
+/// descriptors; the campaign tries all that it could have.
+fn descriptors() -> std::ops::Range<u32> {
+    0..rounds(24, DESCRIPTORS.end)
+}
 const CONCURRENT_EXECS: usize = 16;
 const MARKER: &str = "reached-the-host";
 const UP: &str = "../../../../../../../../../../../..";
@@ -88,7 +91,7 @@ async fn image_and_specification_cannot_begin_outside() {
     let world = world().await;
     let marker = mark(&world);
     let node = &world.node;
-    for descriptor in LOW_DESCRIPTORS {
+    for descriptor in descriptors() {
         let directory = format!("/proc/self/fd/{descriptor}");
         // By the image alone: no caller needs to be hostile.
         let scratch = world.daemon.scratch().join(format!("image-{descriptor}"));
@@ -125,7 +128,7 @@ async fn health_check_and_program_cannot_be_taken_from_outside() {
     let world = world().await;
     let node = &world.node;
     let host_shell = |descriptor| format!("/proc/1/fd/{descriptor}/{UP}/bin/sh");
-    for descriptor in LOW_DESCRIPTORS {
+    for descriptor in descriptors() {
         let name = format!("health-{descriptor}");
         let mut spec = idle(&name, &world.image);
         spec.restart = RestartPolicy::Never.into();
@@ -155,7 +158,7 @@ async fn health_check_and_program_cannot_be_taken_from_outside() {
 async fn volume_target_through_a_link_of_the_image_stays_inside() {
     let world = world().await;
     let node = &world.node;
-    for descriptor in LOW_DESCRIPTORS {
+    for descriptor in descriptors() {
         let scratch = world.daemon.scratch().join(format!("image-{descriptor}"));
         let link = format!("/proc/self/fd/{descriptor}");
         let image = Image::busybox().layer().symlink("data", &link);
@@ -178,7 +181,7 @@ async fn token_of_a_project_does_not_leave_an_instance() {
     project(&cluster, json!({ "name": "shop" })).await;
     run(&cluster, script(&cluster, "shop", "web", "sleep 1000")).await;
     let caller = Caller::new(&cluster, "operator", &["shop"]).await;
-    for descriptor in LOW_DESCRIPTORS {
+    for descriptor in descriptors() {
         for process in ["self", "1"] {
             let body = json!({
                 "command": ["/bin/busybox", "pwd"],

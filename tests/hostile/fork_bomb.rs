@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use strata_testkit::cluster::{Cluster, PATIENCE};
+use strata_testkit::cluster::{Cluster, TEST_TIMEOUT};
 use strata_testkit::serde_json::json;
 use strata_testkit::wait_for;
 
@@ -35,7 +35,7 @@ async fn a_fork_bomb_leaves_the_node_and_other_pods_alone() {
     assert!(limits.iter().any(|limit| limit == "4096"), "{limits:?}");
     let limits = of_pod(&cluster, &bomb, "pids.max");
     assert!(limits.iter().any(|limit| limit == "200"), "{limits:?}");
-    wait_for("the bomb to go off", PATIENCE, async || {
+    wait_for("the bomb to go off", TEST_TIMEOUT, async || {
         let now = of_pod(&cluster, &bomb, "pids.current");
         let most = now.iter().filter_map(|n| n.parse::<u64>().ok()).max();
         match most {
@@ -46,7 +46,7 @@ async fn a_fork_bomb_leaves_the_node_and_other_pods_alone() {
     .await;
     for _ in 0..5 {
         // Its first process may end too; it has no cgroup until it is started again.
-        let most = wait_for("the bomb to run", PATIENCE, async || {
+        let most = wait_for("the bomb to run", TEST_TIMEOUT, async || {
             let now = of_pod(&cluster, &bomb, "pids.current");
             let most = now.iter().filter_map(|n| n.parse::<u64>().ok()).max();
             most.ok_or_else(|| format!("{now:?}"))

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Stdio};
 
-use strata_testkit::cluster::{Cluster, PATIENCE};
+use strata_testkit::cluster::{Cluster, TEST_TIMEOUT};
 use strata_testkit::{NetworkNamespace, wait_for};
 
 use super::project_world::{STRATA, run, script};
@@ -22,7 +22,7 @@ async fn service(network: &NetworkNamespace, port: &str) -> Service {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let service = Service(command.spawn().unwrap());
     let url = format!("http://127.0.0.1:{port}/");
-    wait_for("the service to answer", PATIENCE, async || {
+    wait_for("the service to answer", TEST_TIMEOUT, async || {
         let got = network.output(["curl", "-sf", "-m", "2", "-o", "/dev/null", &url]);
         match got.status.success() {
             true => Ok(()),

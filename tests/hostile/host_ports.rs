@@ -28,6 +28,8 @@ async fn a_limited_operator_takes_no_port_of_the_hosts_own() {
         "127.0.0.1:25:25",
         "4789:9/udp",
         "7700:80",
+        "7710:80",
+        "51820:9/udp",
     ] {
         let answer = operator
             .call("PUT", "/instance", with_port("a", port))

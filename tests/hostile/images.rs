@@ -123,7 +123,7 @@ fn without_layers(layout: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layer_of_somebody_else_is_not_had_by_naming_it() {
+async fn layer_of_another_project_cannot_be_claimed_by_digest() {
     let world = tempfile::tempdir().unwrap();
     let Some(registry) = Registry::start(&world.path().join("registry")) else {
         return skip("no docker-registry or skopeo");

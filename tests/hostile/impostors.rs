@@ -4,7 +4,7 @@
 use strata_testkit::cluster::Cluster;
 use strata_testkit::{Daemon, DaemonBuilder, wait_for};
 
-use crate::hostile::{PATIENCE, STRATA};
+use crate::hostile::{STRATA, TEST_TIMEOUT};
 
 async fn token(cluster: &Cluster, words: &[&str]) -> String {
     let words = [&["token", "create", "--join", "-q"], words].concat();
@@ -29,13 +29,13 @@ fn joining(cluster: &Cluster, place: u8, name: &str, token: &str) -> DaemonBuild
 /// What joining with these words says; it must not come to serve.
 async fn refused(cluster: &Cluster, place: u8, name: &str, token: &str) -> String {
     let plug = cluster.switch.plug(place);
-    let folder = cluster.server.scratch().join(format!("impostor-{place}"));
-    let folder = folder.display().to_string();
+    let dir = cluster.server.scratch().join(format!("impostor-{place}"));
+    let dir = dir.display().to_string();
     let url = cluster.url();
     let words = [
         "node",
         "--data-dir",
-        &folder,
+        &dir,
         "--node-listen",
         "127.0.0.1:0",
         "--server",
@@ -54,7 +54,7 @@ async fn refused(cluster: &Cluster, place: u8, name: &str, token: &str) -> Strin
 
 /// Waits until a daemon's log has something for the `times`th time.
 async fn says(daemon: &Daemon, what: &str, times: usize) {
-    wait_for("a line in the log", PATIENCE, async || {
+    wait_for("a line in the log", TEST_TIMEOUT, async || {
         let log = daemon.log();
         match log.matches(what).count() >= times {
             true => Ok(()),
@@ -65,7 +65,7 @@ async fn says(daemon: &Daemon, what: &str, times: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_node_is_replaced_by_nobody_but_whom_an_admin_sends() {
+async fn lost_node_is_replaced_only_with_an_admin_token() {
     let mut cluster = Cluster::start(STRATA, 1).await;
     cluster.nodes[0].daemon.kill();
     cluster.node_is("n1", "LOST").await;
@@ -120,7 +120,7 @@ async fn a_removed_node_stays_removed_and_joins_again_with_a_new_token() {
     );
     assert!(!of("n2").is_empty() && of("n1").iter().all(|one| one["revoked"] == false));
 
-    // The same machine, with the same folder.
+    // The same machine, with the same directory.
     let again = token(&cluster, &["--name", "n2"]).await;
     cluster.nodes[1].daemon.kill();
     cluster.nodes[1].daemon.set_argument("--join-token", &again);

@@ -2,7 +2,7 @@
 //! clusters and instances of others: by events, by descriptions, by
 //! explanations.
 
-use strata_testkit::cluster::{Cluster, PATIENCE};
+use strata_testkit::cluster::{Cluster, TEST_TIMEOUT};
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{serde_json, wait_for};
 
@@ -63,7 +63,7 @@ async fn events_and_explanations_name_nothing_of_others() {
     cluster.add_node().await;
     let all = cluster.rest().get("/event?kind=node").await;
     assert!(all.to_string().contains("n2"), "{all}");
-    wait_for("nothing of it", PATIENCE, async || {
+    wait_for("nothing of it", TEST_TIMEOUT, async || {
         let events = viewer.call("GET", "/event?limit=1000", Value::Null).await;
         match events.body.contains("n2") {
             false => Ok(()),

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use strata_client::{ServerClient, Target};
 use strata_testkit::v1::{self, node_message::Message};
-use strata_testkit::{Credentials, Daemon};
+use strata_testkit::{Credentials, Daemon, wait_for};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::STRATA;
-use super::client::{Caller, Rounds, resident};
-use super::ledger::Ledger;
-use super::silent::{LATE, node_certificate};
+use super::http2_client::{Caller, Rounds, resident};
+use super::load_ledger::Ledger;
+use super::silent_connections::{LATE, node_certificate};
 
 /// Of the server while it is flooded, beyond what it takes before.
 const MOST: u64 = 80 << 20;
@@ -162,8 +162,8 @@ fn attackers() -> Attackers {
 }
 
 async fn evil_target(daemon: &Daemon, server: &str) -> Target {
-    let folder = daemon.scratch().join("evil");
-    let out = folder.display().to_string();
+    let dir = daemon.scratch().join("evil");
+    let out = dir.display().to_string();
     let words = [
         "certificate",
         "issue",
@@ -174,16 +174,16 @@ async fn evil_target(daemon: &Daemon, server: &str) -> Target {
         "--out",
         &out,
     ];
-    daemon.told_cli().run(words).await.ok();
+    daemon.cli_with_endpoints().run(words).await.ok();
     Target::Tls {
         address: server.parse().unwrap(),
-        credentials: Credentials::read(&folder).unwrap(),
+        credentials: Credentials::read(&dir).unwrap(),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stderr)]
-async fn a_node_that_floods_slows_nobody_down() {
+async fn flooding_node_does_not_slow_down_other_callers() {
     let (daemon, _node) = Daemon::up(STRATA).await;
     let server = daemon.endpoints().server.unwrap();
     let ledger = Ledger::keep(&server, &node_certificate(&daemon).await).await;
@@ -197,9 +197,20 @@ async fn a_node_that_floods_slows_nobody_down() {
         let mut rounds = Rounds::default();
         for _ in 0..ROUNDS {
             rounds.base(&caller, "/healthz", 20).await;
+            let sent_before = sent.load(Ordering::Relaxed);
             let attack: Vec<_> = (0..4)
                 .map(|_| attackers.spawn(flood(kind, target.clone(), sent.clone())))
                 .collect();
+            // The attackers come last on a busy host, and may not have begun.
+            wait_for(
+                "the flood to begin",
+                Duration::from_secs(60),
+                async || match sent.load(Ordering::Relaxed) > sent_before {
+                    true => Ok(()),
+                    false => Err(format!("{kind:?}: nothing was sent")),
+                },
+            )
+            .await;
             rounds.during(&caller, "/healthz", 20).await;
             most = most.max(resident(daemon.pid()));
             for one in attack {
@@ -210,7 +221,7 @@ async fn a_node_that_floods_slows_nobody_down() {
         let grown = most.saturating_sub(before);
         let sent = sent.load(Ordering::Relaxed);
         eprintln!("{kind:?}: {sent} sent, {rounds}; {} MB more", grown >> 20);
-        assert!(sent > ROUNDS, "{kind:?}: {sent}");
+        assert!(sent >= ROUNDS, "{kind:?}: {sent}");
         rounds.assert_within_twice(&format!("{kind:?}"));
         assert!(grown < MOST, "{kind:?}: {} MB more", grown >> 20);
     }
@@ -220,8 +231,8 @@ async fn a_node_that_floods_slows_nobody_down() {
     assert!(beats > 20, "{beats} heartbeats");
     assert!(slowest < LATE, "a heartbeat took {slowest:?}");
     let log = daemon.log();
-    assert!(!log.contains("no server was heard of"), "{log}");
+    assert!(!log.contains("lease expired without a heartbeat"), "{log}");
     // Whoever floods may lose its own place.
-    let lost = |line: &&str| line.contains("a node is lost") && !line.contains("node=\"evil\"");
+    let lost = |line: &&str| line.contains("node lost") && !line.contains("node=\"evil\"");
     assert_eq!(log.lines().find(lost), None);
 }

@@ -5,7 +5,7 @@ use strata_testkit::cluster::Cluster;
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{Daemon, same, wait_for};
 
-use crate::hostile::{PATIENCE, STRATA};
+use crate::hostile::{STRATA, TEST_TIMEOUT};
 
 const LABELLED: &str =
     "[images]\nhigh_water = 100\n[node]\nlabels = { zone = 'pci', disk = 'ssd' }\n";
@@ -64,13 +64,13 @@ async fn a_label_of_a_nodes_configuration_attracts_nothing_until_it_is_accepted(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_grants_labels_and_the_node_of_strata_up_has_its_own() {
     let server = Daemon::build(STRATA).config(LABELLED).start().await;
-    let cli = server.told_cli();
+    let cli = server.cli_with_endpoints();
     let nodes = async || {
         let listed = cli.run(["node", "list", "-o", "json"]).await.json();
         listed.as_array().cloned().unwrap()
     };
     // Its configuration is the server's.
-    wait_for("the node of the server", PATIENCE, async || {
+    wait_for("the node of the server", TEST_TIMEOUT, async || {
         let all = nodes().await;
         let zone = all.first().map(|one| one["labels"]["zone"].clone());
         same(zone, &Some(json!("pci")))
@@ -100,7 +100,7 @@ async fn a_token_grants_labels_and_the_node_of_strata_up_has_its_own() {
             .arg(name)
             .start()
             .await;
-        let labels = wait_for("the node to be ready", PATIENCE, async || {
+        let labels = wait_for("the node to be ready", TEST_TIMEOUT, async || {
             let all = nodes().await;
             let found = all.iter().find(|one| one["name"] == name).cloned();
             match found {

@@ -5,7 +5,7 @@ use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{serde_json, wait_for};
 
 use super::project_world::{Caller, STRATA, run, script};
-use strata_testkit::cluster::PATIENCE;
+use strata_testkit::cluster::TEST_TIMEOUT;
 
 /// A node that is drained and has an instance which fits nowhere else: the
 /// operation goes on until it is cancelled.
@@ -18,7 +18,7 @@ async fn drain(cluster: &Cluster, leave: bool) -> String {
 }
 
 async fn until(cluster: &Cluster, path: &str, status: &str) {
-    wait_for("the operation", PATIENCE, async || {
+    wait_for("the operation", TEST_TIMEOUT, async || {
         let now = cluster.rest().get(path).await;
         match now["status"] == status {
             true => Ok(()),

@@ -3,8 +3,16 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use strata_testkit::v1::{CellCgroups, CellNetwork, CellOptions, ExecutableOptions, RootMode};
-use strata_testkit::{Code, Daemon, cell_with, executable_with, refused};
+use strata_testkit::guest::Guest;
+use strata_testkit::pods::idle;
+use strata_testkit::v1::console_input::Input;
+use strata_testkit::v1::vm_spec::Boot;
+use strata_testkit::v1::{
+    CellCgroups, CellNetwork, CellOptions, ConsoleInput, CreateVmRequest, DestroyVmRequest,
+    ExecutableOptions, ListVmsRequest, PodNetwork, PodSecurity, PodState, RootMode, StartVmRequest,
+    StopVmRequest, VmSpec,
+};
+use strata_testkit::{Code, Daemon, cell_with, executable_with, refused, skip};
 
 use super::STRATA;
 
@@ -76,6 +84,17 @@ async fn operator_starts_nothing_as_root_nor_in_a_cell_of_an_admin() {
         let started = operator.start_as(executable).await;
         refused(started, Code::PermissionDenied);
     }
+    // Nor a cell of its own inside that of an admin, at any depth.
+    admin
+        .allocate_as(cell_with("host/private", unprivileged))
+        .await
+        .unwrap();
+    for name in ["host/inner", "host/private/inner"] {
+        let inside = operator.allocate_as(cell_with(name, unprivileged)).await;
+        refused(inside, Code::PermissionDenied);
+    }
+    let inside = cell_with("mine/inner", unprivileged);
+    operator.allocate_as(inside).await.unwrap();
 }
 
 /// A private root has the host's files and devices below it: whose group may
@@ -146,6 +165,155 @@ async fn cell_of_an_operator_reads_no_key_and_gains_no_privilege() {
     let said = operator.stdout(pid).await.unwrap();
     assert_eq!(ended.exit_code, Some(0), "{said:?}");
     assert_eq!(said, [USER.to_string()]);
+}
+
+/// What an operator may not allocate, start or create it may not end either.
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_ends_nothing_that_only_an_admin_may_begin() {
+    let daemon = Daemon::build(STRATA).start().await;
+    let admin = daemon.node().await;
+    let operator = daemon.node_as("operator").await;
+    admin.allocate("host").await.unwrap();
+    let pid = admin.start("host", "main", "sleep 1000").await.unwrap();
+    // An executable of root in a cell that an operator may allocate.
+    let mine = cell_with("mine", unprivileged);
+    operator.allocate_as(mine).await.unwrap();
+    admin.start("mine", "root", "sleep 1000").await.unwrap();
+    refused(operator.free("host").await, Code::PermissionDenied);
+    refused(operator.free_now("host").await, Code::PermissionDenied);
+    refused(operator.stop("host", "main").await, Code::PermissionDenied);
+    refused(operator.stop("mine", "root").await, Code::PermissionDenied);
+    // A cell of the host inside one of an operator goes with it.
+    let within = cell_with("mine/host", |options| options.set_root(RootMode::Host));
+    admin.allocate_as(within).await.unwrap();
+    refused(operator.free("mine").await, Code::PermissionDenied);
+    admin.free("mine/host").await.unwrap();
+
+    let image = strata_testkit::images::busybox_layout(&daemon.scratch());
+    let mut privileged = idle("privileged", &image);
+    privileged.network = PodNetwork::Isolated.into();
+    privileged.security = Some(PodSecurity {
+        add_capabilities: vec!["SYS_ADMIN".into()],
+        ..PodSecurity::default()
+    });
+    admin.run_pod(privileged).await.unwrap();
+    refused(
+        operator.stop_pod("privileged").await,
+        Code::PermissionDenied,
+    );
+    refused(
+        operator.destroy_pod("privileged").await,
+        Code::PermissionDenied,
+    );
+    let pod = admin.pod("privileged").await.unwrap();
+    assert_eq!(pod.state(), PodState::Running, "{pod:?}");
+    admin.stop_pod("privileged").await.unwrap();
+    refused(
+        operator.start_pod("privileged").await,
+        Code::PermissionDenied,
+    );
+    let running = std::path::Path::new("/proc").join(pid.to_string());
+    assert!(running.exists(), "the admin's executable runs on");
+
+    // Its own, and what is there for all, it ends as before.
+    let own = executable_with("mine", "own", "sleep 1000", as_user);
+    operator.start_as(own).await.unwrap();
+    operator.stop("mine", "own").await.unwrap();
+    operator.free("mine").await.unwrap();
+    assert_eq!(admin.names().await, ["host"]);
+}
+
+/// A machine of files that only an admin may name: its console shows what is on
+/// them. One of files that operators may name too is anyone's to manage.
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_does_not_manage_a_machine_of_files_that_only_an_admin_may_name() {
+    if let Some(why) = Guest::lacks() {
+        return skip(why);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let open = directory.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    let daemon = Daemon::build(STRATA)
+        .config(&format!("[images]\nlocal_folders = [{open:?}]"))
+        .start()
+        .await;
+    let admin = daemon.node().await;
+    let operator = daemon.node_as("operator").await;
+    for (name, path) in [
+        ("private", directory.path().join("disk.raw")),
+        ("shared", open.join("disk.raw")),
+    ] {
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let vm = VmSpec {
+            name: name.into(),
+            memory_bytes: 192 << 20,
+            boot: Some(Boot::Image(path.to_string_lossy().into_owned())),
+            no_network: true,
+            ..VmSpec::default()
+        };
+        let request = CreateVmRequest {
+            vm: Some(vm),
+            start: name == "private",
+        };
+        admin.client().vms().create(request).await.unwrap();
+    }
+    let mut vms = operator.client().vms();
+    let name = || "private".to_owned();
+    let stop = StopVmRequest {
+        name: name(),
+        grace_ms: Some(0),
+    };
+    refused(vms.stop(stop.clone()).await, Code::PermissionDenied);
+    let destroy = DestroyVmRequest { name: name() };
+    refused(vms.destroy(destroy).await, Code::PermissionDenied);
+    let console = tokio_stream::once(ConsoleInput {
+        input: Some(Input::Vm(name())),
+    });
+    let console = vms.console(console).await.map(drop);
+    refused(console, Code::PermissionDenied);
+    admin.client().vms().stop(stop).await.unwrap();
+    let start = StartVmRequest { name: name() };
+    refused(vms.start(start).await, Code::PermissionDenied);
+    let shared = DestroyVmRequest {
+        name: "shared".into(),
+    };
+    vms.destroy(shared).await.unwrap();
+    let left = admin.client().vms().list(ListVmsRequest {}).await.unwrap();
+    let names: Vec<_> = left
+        .into_inner()
+        .vms
+        .into_iter()
+        .map(|vm| vm.spec)
+        .collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+/// Without a limit that it names, a cell of an operator has one of processes
+/// and one of memory; what it names is what holds, and admins' have none.
+#[tokio::test(flavor = "multi_thread")]
+async fn cell_of_an_operator_is_limited_where_nothing_is_named() {
+    let daemon = Daemon::build(STRATA).start().await;
+    let admin = daemon.node().await;
+    let operator = daemon.node_as("operator").await;
+    operator
+        .allocate_as(cell_with("mine", unprivileged))
+        .await
+        .unwrap();
+    admin.allocate("host").await.unwrap();
+    let limits = async |name: &str| {
+        let options = admin.get(name).await.unwrap().options.unwrap();
+        (options.pids_max, options.memory.and_then(|it| it.max))
+    };
+    let (pids, memory) = limits("mine").await;
+    assert_eq!(pids, Some(4096));
+    assert!(memory.is_some_and(|most| most > 64 << 20), "{memory:?}");
+    assert_eq!(limits("host").await, (None, None));
+    let named = cell_with("named", |options| {
+        unprivileged(options);
+        options.pids_max = Some(10_000);
+    });
+    operator.allocate_as(named).await.unwrap();
+    assert_eq!(limits("named").await.0, Some(10_000));
 }
 
 fn shell_quote(text: &str) -> String {

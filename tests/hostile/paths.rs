@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use strata_testkit::guest::{Guest, kernel, small_initramfs};
 use strata_testkit::images::{Image, busybox_layout};
-use strata_testkit::pods::{folder, idle, script};
+use strata_testkit::pods::{dir, idle, script};
 use strata_testkit::v1::vm_spec::Boot;
 use strata_testkit::v1::{
     CreateVmRequest, PodNetwork, PodSpec, PullImageRequest, StartVmRequest, VmDisk, VmKernel,
@@ -51,7 +51,7 @@ impl World {
         let out = credentials.display().to_string();
         let words = ["certificate", "issue", "--role", "operator", "--name", "op"];
         let words = [&words[..], &["--out", &out]].concat();
-        daemon.told_cli().run(words).await.ok();
+        daemon.cli_with_endpoints().run(words).await.ok();
         Self {
             operator: daemon
                 .node_with(&credentials)
@@ -89,7 +89,7 @@ impl World {
 /// A pod without a network, which so changes nothing of the host's.
 fn alone(mut pod: PodSpec, volume: &Path, target: &str) -> PodSpec {
     pod.network = PodNetwork::Isolated.into();
-    pod.volumes = vec![folder(volume, target)];
+    pod.volumes = vec![dir(volume, target)];
     pod
 }
 

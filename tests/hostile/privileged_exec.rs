@@ -12,9 +12,9 @@ use super::project_world::{Caller, STRATA, project, run, script};
 async fn an_operator_does_not_run_commands_in_an_admins_privileged_instance() {
     let cluster = Cluster::start(STRATA, 1).await;
     project(&cluster, json!({ "name": "shop" })).await;
-    let mut folder = script(&cluster, "shop", "folder", "sleep 1000");
-    folder["volumes"] = json!(["/etc:/host:ro"]);
-    run(&cluster, folder).await;
+    let mut dir = script(&cluster, "shop", "folder", "sleep 1000");
+    dir["volumes"] = json!(["/etc:/host:ro"]);
+    run(&cluster, dir).await;
     let mut capable = script(&cluster, "shop", "capable", "sleep 1000");
     capable["security"] = json!({ "addCapabilities": ["NET_ADMIN"] });
     run(&cluster, capable).await;

@@ -1,7 +1,8 @@
 //! Projects do not reach each other, on one node and across nodes, by address
 //! and by name, unless one allows the other.
 
-use strata_testkit::cluster::{Cluster, PATIENCE};
+use strata_testkit::cluster::{Cluster, TEST_TIMEOUT};
+use strata_testkit::pods::idle;
 use strata_testkit::serde_json::json;
 use strata_testkit::wait_for;
 
@@ -39,7 +40,7 @@ async fn fetch(cluster: &Cluster, from: &Instance, url: &str) -> Result<String, 
 
 async fn reaches(cluster: &Cluster, from: &Instance, to: &Instance, name: &str) {
     let url = format!("http://{}/name", to.address);
-    wait_for("the way to be open", PATIENCE, async || {
+    wait_for("the way to be open", TEST_TIMEOUT, async || {
         match fetch(cluster, from, &url).await {
             Ok(text) if text == name => Ok(()),
             other => Err(format!("{other:?}")),
@@ -50,12 +51,14 @@ async fn reaches(cluster: &Cluster, from: &Instance, to: &Instance, name: &str) 
 
 async fn is_closed(cluster: &Cluster, from: &Instance, to: &Instance) {
     let url = format!("http://{}/name", to.address);
-    wait_for("the way to be closed", PATIENCE, async || {
-        match fetch(cluster, from, &url).await {
+    wait_for(
+        "the way to be closed",
+        TEST_TIMEOUT,
+        async || match fetch(cluster, from, &url).await {
             Err(_) => Ok(()),
             Ok(text) => Err(text),
-        }
-    })
+        },
+    )
     .await;
 }
 
@@ -78,7 +81,7 @@ async fn two_nodes() -> Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn projects_are_closed_to_each_other_unless_allowed() {
+async fn projects_are_isolated_by_default() {
     let cluster = two_nodes().await;
     let shop = on(&cluster, "shop", "web", "n1").await;
     let near = on(&cluster, "shop", "near", "n1").await;
@@ -89,8 +92,8 @@ async fn projects_are_closed_to_each_other_unless_allowed() {
     for friend in [&near, &far] {
         reaches(&cluster, friend, &shop, "web").await;
     }
-    for stranger in [&spy, &far_spy, &plain] {
-        is_closed(&cluster, stranger, &shop).await;
+    for unauthenticated in [&spy, &far_spy, &plain] {
+        is_closed(&cluster, unauthenticated, &shop).await;
     }
     is_closed(&cluster, &far_spy, &plain).await;
     is_closed(&cluster, &shop, &far_spy).await;
@@ -124,8 +127,32 @@ async fn projects_are_closed_to_each_other_unless_allowed() {
     is_closed(&cluster, &shop, &far_plain).await;
     is_closed(&cluster, &far_spy, &shop).await;
     allow(&cluster, "shop", &[]).await;
-    for stranger in [&spy, &far_spy] {
-        is_closed(&cluster, stranger, &shop).await;
+    for unauthenticated in [&spy, &far_spy] {
+        is_closed(&cluster, unauthenticated, &shop).await;
+    }
+}
+
+/// A pod that the server knows nothing of, and so has announced to no node, sends
+/// its queries to the resolver of another node.
+#[tokio::test(flavor = "multi_thread")]
+async fn source_that_is_not_announced_gets_no_names() {
+    let cluster = two_nodes().await;
+    let plain = on(&cluster, "default", "plain", "n1").await;
+    let far = on(&cluster, "default", "far", "n2").await;
+    reaches(&cluster, &far, &plain, "plain").await;
+    let node = cluster.nodes[far.node].node().await;
+    node.run_pod(idle("unknown", &cluster.image)).await.unwrap();
+    let gateway = |address: &str| format!("{}.1", address.rsplit_once('.').unwrap().0);
+    let (near, remote) = (gateway(&far.address), gateway(&plain.address));
+    // The resolver of its own node knows it, as one of the default project.
+    let named = node
+        .says("unknown", &format!("nslookup plain.default {near}"))
+        .await;
+    assert!(named.contains(&plain.address), "{named}");
+    for name in ["plain", "plain.default", "plain.default.strata.internal"] {
+        let look = format!("timeout 5 nslookup {name} {remote}; true");
+        let named = node.says("unknown", &look).await;
+        assert!(!named.contains(&plain.address), "{name}: {named}");
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use strata_testkit::cluster::{Cluster, PATIENCE};
+use strata_testkit::cluster::{Cluster, TEST_TIMEOUT};
 use strata_testkit::serde_json::{Value, json};
-use strata_testkit::{Answer, Https, serde_json, wait_for};
+use strata_testkit::{Https, HttpsResponse, serde_json, wait_for};
 
 pub(super) const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 
@@ -22,13 +22,13 @@ impl Caller {
             words.extend(["--project", project]);
         }
         let token = cluster.cli().run(words).await.ok().trim().to_owned();
-        let folder: PathBuf = cluster.server.data_dir().join("client");
+        let dir: PathBuf = cluster.server.data_dir().join("client");
         let url = format!("https://{}", cluster.near());
-        let https = Https::new(&url, &folder.join("ca.crt"), None);
+        let https = Https::new(&url, &dir.join("ca.crt"), None);
         Self { https, token }
     }
 
-    pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> HttpsResponse {
         self.call_with(method, path, &[], body).await
     }
 
@@ -38,7 +38,7 @@ impl Caller {
         path: &str,
         more: &[(&str, &str)],
         body: Value,
-    ) -> Answer {
+    ) -> HttpsResponse {
         let (method, path, https) = (method.to_owned(), path.to_owned(), self.https.clone());
         let kind = match method.as_str() {
             "PATCH" => "application/merge-patch+json",
@@ -61,7 +61,6 @@ impl Caller {
     }
 }
 
-/// Makes a project.
 pub(super) async fn project(cluster: &Cluster, body: Value) {
     let answer = cluster.rest().call("PUT", "/project", body).await;
     assert!(answer.status < 300, "{answer:?}");
@@ -91,7 +90,7 @@ pub(super) async fn run(cluster: &Cluster, instance: Value) -> Value {
     assert!(answer.status < 300, "{answer:?}");
     let made: Value = serde_json::from_str(&answer.body).unwrap();
     let path = format!("/instance/{}", made["id"].as_str().unwrap());
-    wait_for("the instance to run", PATIENCE, async || {
+    wait_for("the instance to run", TEST_TIMEOUT, async || {
         let now = cluster.rest().get(&path).await;
         match now["status"] == "RUNNING" && now["ip"].is_string() {
             true => Ok(now),

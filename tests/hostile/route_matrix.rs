@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use http::Method;
 use strata_testkit::serde_json::{self, Value, json};
-use strata_testkit::{Daemon, PATIENCE, wait_for};
+use strata_testkit::{Daemon, TEST_TIMEOUT, wait_for};
 
 use super::STRATA;
-use super::client::{Caller, Connection};
+use super::http2_client::{Caller, Connection};
 
-/// In everything of the victim that a stranger could be shown.
+/// In everything of the victim that an untrusted party could be shown.
 const CANARY: &str = "canary7f3a";
 /// Watches are not waited for.
 const OPEN: Duration = Duration::from_millis(700);
 
 async fn run(daemon: &Daemon, words: &[&str]) -> String {
-    let ran = daemon.told_cli().run(words.iter().copied()).await;
+    let ran = daemon.cli_with_endpoints().run(words.iter().copied()).await;
     ran.ok().trim().to_owned()
 }
 
@@ -84,7 +84,7 @@ impl World {
         ids.sort();
         ids.dedup();
         // From here on nothing of it changes by itself.
-        wait_for("the instance to fit nowhere", PATIENCE, async || {
+        wait_for("the instance to fit nowhere", TEST_TIMEOUT, async || {
             let path = "/instance/id-victim";
             let (_, text) = connection.call(Method::GET, path, "").await.unwrap();
             match text.contains("FAILED") {
@@ -174,14 +174,14 @@ async fn ask(
     path: &str,
     body: &str,
 ) -> Option<(u16, String)> {
-    wait_for("an answer within the budget", PATIENCE, async || {
+    wait_for("an answer within the budget", TEST_TIMEOUT, async || {
         let asked = connection.call(method.clone(), path, body);
-        let patience = if path.contains("watch=") {
+        let max_wait = if path.contains("watch=") {
             OPEN
         } else {
-            PATIENCE
+            TEST_TIMEOUT
         };
-        match tokio::time::timeout(patience, asked).await {
+        match tokio::time::timeout(max_wait, asked).await {
             Ok(Ok((429, _))) => Err("over budget".to_owned()),
             Ok(Ok(answer)) => Ok(Some(answer)),
             Ok(Err(error)) => Err(error.to_string()),
@@ -263,13 +263,13 @@ async fn no_call_shows_or_changes_what_is_of_another_project() {
     for path in strata_identity::policy::grpc_methods() {
         // Those that are let in and stay open.
         let streams = ["Watch", "Reflection"].iter().any(|one| path.contains(one));
-        let patience = if streams { OPEN } else { PATIENCE };
+        let max_wait = if streams { OPEN } else { TEST_TIMEOUT };
         let messages = world.ids.iter().map(|id| first_field(id));
         for message in messages.chain([Vec::new()]) {
             calls += 1;
             let answer = loop {
                 let asked = connection.grpc(path, &message);
-                match tokio::time::timeout(patience, asked).await {
+                match tokio::time::timeout(max_wait, asked).await {
                     Ok(answer) => {
                         let (status, body) = answer.unwrap_or_else(|e| panic!("{path}: {e}"));
                         // RESOURCE_EXHAUSTED: over its budget.

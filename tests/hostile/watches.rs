@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use http::Method;
-use strata_testkit::{Daemon, PATIENCE, holds, wait_for};
+use strata_testkit::{Daemon, TEST_TIMEOUT, holds, wait_for};
 
 use super::STRATA;
-use super::client::{Caller, Connection, resident};
+use super::http2_client::{Caller, Connection, resident};
 
 /// More than the ring of events holds.
 const EVENTS: usize = 4200;
@@ -14,7 +14,7 @@ const MANY: usize = 256;
 const MOST: u64 = 50 << 20;
 
 async fn run(daemon: &Daemon, words: &[&str]) -> String {
-    let ran = daemon.told_cli().run(words.iter().copied()).await;
+    let ran = daemon.cli_with_endpoints().run(words.iter().copied()).await;
     ran.ok().trim().to_owned()
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn open(connection: &mut Connection, path: &str) -> Vec<u16> {
 /// The memory of the daemon, once it does not grow any more.
 async fn settled(daemon: &Daemon) -> u64 {
     let mut last = 0;
-    wait_for("memory to settle", PATIENCE, async || {
+    wait_for("memory to settle", TEST_TIMEOUT, async || {
         tokio::time::sleep(Duration::from_millis(700)).await;
         let before = std::mem::replace(&mut last, resident(daemon.pid()));
         holds(last <= before + (1 << 20))
@@ -126,7 +126,7 @@ async fn unread_watches_and_lists_of_a_project_token_cost_little() {
         drop(connection);
         // The server has noticed that the connection is gone.
         let mut again = caller.connect(1 << 20).await.unwrap();
-        wait_for("room again", PATIENCE, async || {
+        wait_for("room again", TEST_TIMEOUT, async || {
             let asked = again.ask(Method::GET, "/workload?limit=1000", "").await;
             match asked {
                 Ok((200, _)) => Ok(()),

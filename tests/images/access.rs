@@ -7,12 +7,12 @@ use strata_testkit::{Code, Daemon, Node, refused};
 use crate::images::{STRATA, names, pull};
 
 async fn caller(daemon: &Daemon, role: &str) -> Node {
-    let folder = daemon.scratch().join(format!("as-{role}"));
-    let out = folder.display().to_string();
+    let dir = daemon.scratch().join(format!("as-{role}"));
+    let out = dir.display().to_string();
     let words = ["certificate", "issue", "--role", role, "--name", role];
     let words = [&words[..], &["--out", &out]].concat();
-    daemon.told_cli().run(words).await.ok();
-    daemon.node_with(&folder).await.expect("it may connect")
+    daemon.cli_with_endpoints().run(words).await.ok();
+    daemon.node_with(&dir).await.expect("it may connect")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +42,7 @@ async fn roles_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_may_below_the_folders_that_are_named() {
+async fn an_operator_may_below_the_directories_that_are_named() {
     let world = tempfile::tempdir().unwrap();
     let open = world.path().join("open");
     let layout = busybox_layout(&open);

@@ -13,8 +13,8 @@ const CANNOT: &str = "STRATA_NO_KUBERNETES";
 /// Two versions, one minor apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Bundles {
-    /// The folder of all.
-    pub(crate) folder: PathBuf,
+    /// The directory of all.
+    pub(crate) dir: PathBuf,
     /// The older one: `v1.34.4`.
     pub(crate) old: String,
     /// The newer one: `v1.35.4`.
@@ -28,9 +28,9 @@ impl Bundles {
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
         let cache = std::env::var_os("STRATA_CACHE").filter(|it| !it.is_empty());
         let cache = cache.map_or_else(|| home().join(".cache/strata"), PathBuf::from);
-        let folder = cache.join("kubernetes");
-        if let (Some(old), Some(new)) = (newest(&folder, "1.34"), newest(&folder, "1.35")) {
-            return Some(Self { folder, old, new });
+        let dir = cache.join("kubernetes");
+        if let (Some(old), Some(new)) = (newest(&dir, "1.34"), newest(&dir, "1.35")) {
+            return Some(Self { dir, old, new });
         }
         match std::env::var(CANNOT) {
             // Whoever asks for all tests knows that this cannot be had here.
@@ -39,7 +39,7 @@ impl Bundles {
             }
             _ => skip(format!(
                 "no Kubernetes 1.34 and 1.35 in {}; `make kubernetes` builds them",
-                folder.display()
+                dir.display()
             )),
         }
         None
@@ -47,15 +47,15 @@ impl Bundles {
 
     /// A program of a version.
     pub(crate) fn program(&self, version: &str, name: &str) -> String {
-        let path = self.folder.join(version).join("bin").join(name);
+        let path = self.dir.join(version).join("bin").join(name);
         path.display().to_string()
     }
 }
 
-fn newest(folder: &std::path::Path, minor: &str) -> Option<String> {
+fn newest(dir: &std::path::Path, minor: &str) -> Option<String> {
     let start = format!("v{minor}.");
     let patch = |name: &str| name.strip_prefix(&start)?.parse::<u32>().ok();
-    let there = fs::read_dir(folder).ok()?.flatten();
+    let there = fs::read_dir(dir).ok()?.flatten();
     let there = there.filter(|entry| entry.path().join("bundle.json").exists());
     let names = there.filter_map(|entry| entry.file_name().into_string().ok());
     let last = names.filter_map(|name| Some((patch(&name)?, name))).max()?;

@@ -9,11 +9,11 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strata_testkit::serde_json::Value;
-use strata_testkit::{Way, wait_for};
+use strata_testkit::{NamespaceProxy, wait_for};
 
 use crate::kubernetes::kubectl::Kubectl;
 use crate::kubernetes::tell;
-use crate::kubernetes::world::{PATIENCE, World};
+use crate::kubernetes::world::{TEST_TIMEOUT, World};
 
 /// As those see the machine who are of Kubernetes.
 const KUBEADM: &str = "nsenter -m -t $(pidof kubelet) /run/strata-kubernetes/bundle/bin/kubeadm";
@@ -69,7 +69,7 @@ pub(crate) async fn are_renewed(world: &mut World, kubectl: &Kubectl, control: &
 
 /// The API server of a machine, whoever may stand before it otherwise.
 struct Served {
-    way: Way,
+    way: NamespaceProxy,
     config: Arc<ClientConfig>,
 }
 
@@ -85,7 +85,7 @@ impl Served {
         roots.add(authority).unwrap();
         let config = ClientConfig::builder().with_root_certificates(roots);
         Self {
-            way: Way::to(&world.network, far).await,
+            way: NamespaceProxy::to(&world.network, far).await,
             config: Arc::new(config.with_no_client_auth()),
         }
     }
@@ -113,7 +113,7 @@ impl Served {
     }
 
     async fn until(&self, what: &str, wanted: impl Fn(i64) -> bool) {
-        wait_for(what, PATIENCE, async || {
+        wait_for(what, TEST_TIMEOUT, async || {
             let left = self.days_left().await?;
             wanted(left).then_some(()).ok_or(format!("{left} days"))
         })

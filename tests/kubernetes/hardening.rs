@@ -6,7 +6,7 @@ use strata_testkit::serde_json::{Value, from_slice};
 use strata_testkit::wait_for;
 
 use crate::kubernetes::kubectl::Kubectl;
-use crate::kubernetes::world::{CLUSTER, PATIENCE, World};
+use crate::kubernetes::world::{CLUSTER, TEST_TIMEOUT, World};
 
 const SECRET: &str = "probe";
 /// What nobody finds outside of the API, in the clear or in base64.
@@ -41,7 +41,7 @@ pub(crate) async fn secret_is_readable(world: &World) {
          --tls-server-name kubernetes get secret {SECRET} -o jsonpath={{.data.word}}"
     );
     for machine in world.members("control-plane").await {
-        wait_for("the Secret to be read", PATIENCE, async || {
+        wait_for("the Secret to be read", TEST_TIMEOUT, async || {
             let ran = world.on(&machine, &get).await;
             let said = String::from_utf8_lossy(&ran.stdout);
             (said == VALUE_BASE64)
@@ -90,7 +90,7 @@ pub(crate) async fn secret_is_encrypted_in_etcd(world: &World, control: &str) {
 }
 
 async fn creation_is_audited_without_data(world: &World, control: &str) {
-    let line = wait_for("the audit line", PATIENCE, async || {
+    let line = wait_for("the audit line", TEST_TIMEOUT, async || {
         let log = run(world, control, &format!("cat {AUDIT_LOG}")).await;
         assert!(!contains(&log, VALUE), "the log has the Secret's data");
         assert!(

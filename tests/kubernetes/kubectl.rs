@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use strata_testkit::serde_json::{Value, from_slice};
 use strata_testkit::{NetworkNamespace, wait_for};
 
-use crate::kubernetes::world::{CLUSTER, PATIENCE, World};
+use crate::kubernetes::world::{CLUSTER, TEST_TIMEOUT, World};
 
 /// kubectl with somebody's credentials.
 #[derive(Clone, Debug)]
@@ -30,12 +30,12 @@ impl World {
         let file = self.daemon.scratch().join(format!("{name}.kubeconfig"));
         let out = file.display().to_string();
         let server = format!("https://{}", crate::kubernetes::world::ADDRESS);
-        let folder = credentials.display().to_string();
+        let dir = credentials.display().to_string();
         let cli = self
             .daemon
             .cli()
             .env("STRATA_SERVER", server)
-            .env("STRATA_CREDENTIALS", folder);
+            .env("STRATA_CREDENTIALS", dir);
         let words = ["cluster", "kubeconfig", CLUSTER, "--output", &out];
         cli.run(words).await.ok();
         let mode = file.metadata().unwrap().permissions().mode();
@@ -52,8 +52,8 @@ impl Kubectl {
     /// Runs it to its end.
     pub(crate) async fn output(&self, words: &str, input: &str) -> Output {
         let file = self.file.display().to_string();
-        // It keeps what it learnt below its home: in the folder of the test.
-        let home = self.file.parent().expect("it is in a folder");
+        // It keeps what it learnt below its home: in the directory of the test.
+        let home = self.file.parent().expect("it is in a directory");
         let start = ["timeout", "100", &self.program, "--kubeconfig", &file];
         let mut command = self.network.command(start);
         command
@@ -85,7 +85,7 @@ impl Kubectl {
 
     /// Waits until it succeeds and prints what is asked for.
     pub(crate) async fn until(&self, words: &str, wanted: impl Fn(&str) -> bool) -> String {
-        wait_for(words, PATIENCE, async || {
+        wait_for(words, TEST_TIMEOUT, async || {
             let output = self.output(words, "").await;
             let said = String::from_utf8_lossy(&output.stdout);
             match output.status.success() && wanted(said.trim_end()) {

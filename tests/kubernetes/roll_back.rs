@@ -9,7 +9,7 @@ use strata_testkit::wait_for;
 
 use crate::kubernetes::kubectl::Kubectl;
 use crate::kubernetes::tell;
-use crate::kubernetes::world::{CLUSTER, PATIENCE, World};
+use crate::kubernetes::world::{CLUSTER, TEST_TIMEOUT, World};
 
 /// What kubeadm makes manifests of.
 const CONFIG: &str = "configmap kubeadm-config -n kube-system";
@@ -94,16 +94,16 @@ async fn is_as_before(world: &World, kubectl: &Kubectl, control: &str) {
 }
 
 async fn viewer(world: &World) -> Kubectl {
-    let folder: PathBuf = world.daemon.scratch().join("vera");
-    let out = folder.display();
+    let dir: PathBuf = world.daemon.scratch().join("vera");
+    let out = dir.display();
     let issue = format!("certificate issue --role viewer --name vera --out {out}");
     world.cli(&issue).await;
-    world.kubectl_as("vera", &folder).await
+    world.kubectl_as("vera", &dir).await
 }
 
 /// She is out, also after what let her in came back.
 async fn refused(who: &Kubectl) {
-    wait_for("the refusal", PATIENCE, async || {
+    wait_for("the refusal", TEST_TIMEOUT, async || {
         let output = who.output("get pods", "").await;
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         let refused = !output.status.success() && told.contains("forbidden");

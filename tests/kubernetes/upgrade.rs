@@ -4,12 +4,12 @@
 
 use strata_testkit::serde_json::{Value, json};
 
-use crate::kubernetes::asking::Asking;
 use crate::kubernetes::hardening;
 use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::request_client::Asking;
 use crate::kubernetes::roll_back::{SWAP, rolls_back};
 use crate::kubernetes::tell;
-use crate::kubernetes::web::PORT;
+use crate::kubernetes::web_workload::PORT;
 use crate::kubernetes::world::{CLUSTER, World};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,10 +11,10 @@ use strata_testkit::guest::{Guest, kernel};
 use strata_testkit::serde_json::{Value, from_str};
 use strata_testkit::skip;
 
-use crate::kubernetes::asking::is_answered;
 use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::request_client::is_answered;
 use crate::kubernetes::tell;
-use crate::kubernetes::web::PORT;
+use crate::kubernetes::web_workload::PORT;
 use crate::kubernetes::world::{CLUSTER, World};
 
 /// The control plane takes the smallest machine that is enough for it, so it
@@ -22,7 +22,7 @@ use crate::kubernetes::world::{CLUSTER, World};
 const MACHINES: &str = "local = 1\nlocal_cpu = 2\nlocal_ram = 2000";
 const WORKER: &str = "vm-1";
 /// For what the worker does.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A web server out of the machine's own busybox: in an image that the bundle
 /// has anyway, there is nothing to serve with.
@@ -65,7 +65,7 @@ async fn a_virtual_machine_is_a_worker_like_others() {
     let kernel = kernel();
     let kernel = kernel.parent().unwrap().display();
     let machines = format!("{MACHINES}\n[machines.qemu]\nkernel_folder = \"{kernel}\"");
-    let Some(world) = World::with(&machines, PATIENCE).await else {
+    let Some(world) = World::with(&machines, TEST_TIMEOUT).await else {
         return;
     };
     let before = world.before().await;
@@ -77,7 +77,7 @@ async fn a_virtual_machine_is_a_worker_like_others() {
         "cluster create {CLUSTER} --version 1.34 --workers 1 --pod-security privileged --detach"
     );
     let id = world.cli(&create).await;
-    let ended = world.ended_within(id.trim(), PATIENCE).await;
+    let ended = world.ended_within(id.trim(), TEST_TIMEOUT).await;
     assert_eq!(ended["status"], "COMPLETED", "{ended:#}");
     tell(&format!("a worker without KVM: {:.1?}", begun.elapsed()));
     assert_eq!(world.members("workers").await, [WORKER]);
@@ -100,7 +100,7 @@ async fn a_virtual_machine_is_a_worker_like_others() {
 fn image(world: &World) -> String {
     let bundle = world
         .bundles
-        .folder
+        .dir
         .join(&world.bundles.old)
         .join("bundle.json");
     let text = std::fs::read_to_string(bundle).unwrap();
@@ -130,10 +130,10 @@ async fn serves(world: &World, kubectl: &Kubectl, restarts: u32) {
         .await;
     let control = world.members("control-plane").await.remove(0);
     let address = format!("{}:{PORT}", world.address(&control).await);
-    is_answered(&world.network, address.parse().unwrap(), PATIENCE).await;
+    is_answered(&world.network, address.parse().unwrap(), TEST_TIMEOUT).await;
     let address = "get pod web -o jsonpath={.status.hostIP}:8088";
     let address = kubectl.says(address).await;
-    is_answered(&world.network, address.parse().unwrap(), PATIENCE).await;
+    is_answered(&world.network, address.parse().unwrap(), TEST_TIMEOUT).await;
 }
 
 /// It loses its power, and is the same node afterwards, with its pod.

@@ -1,4 +1,4 @@
-//! A control plane with machines inside the machine, whose clusters are made,
+//! A control plane with nested nodes, whose clusters are made,
 //! changed and followed by REST and the command line.
 
 use std::net::SocketAddr;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use strata_testkit::cluster::Rest;
 use strata_testkit::machines::machine;
 use strata_testkit::serde_json::{Value, from_str};
-use strata_testkit::{Daemon, NetworkNamespace, Traces, Way, wait_for};
+use strata_testkit::{Daemon, NamespaceProxy, NetworkNamespace, Traces, wait_for};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::kubernetes::bundles::Bundles;
 use crate::kubernetes::{STRATA, tell};
 
 /// How long a step of a cluster may take on a machine that is busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 pub(crate) const ADDRESS: &str = "127.0.0.1:7700";
 /// How long the kernel may take to forget the dead.
-const SOON: Duration = Duration::from_secs(30);
+const REAP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The cluster of every test.
 pub(crate) const CLUSTER: &str = "k1";
 
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) daemon: Daemon,
     pub(crate) network: NetworkNamespace,
     pub(crate) bundles: Bundles,
-    way: Way,
+    way: NamespaceProxy,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -48,10 +48,10 @@ impl World {
         let bundles = Bundles::find()?;
         let turn = TURN.lock().await;
         let network = NetworkNamespace::new();
-        let folder = bundles.folder.display();
+        let dir = bundles.dir.display();
         let config = format!(
             "[machines]\n{machines}\n[images]\nhigh_water = 100\n\
-             [clusters]\nbundles = \"{folder}\"\nreplace_after_seconds = {}\n",
+             [clusters]\nbundles = \"{dir}\"\nreplace_after_seconds = {}\n",
             silent.as_secs()
         );
         let daemon = Daemon::build(STRATA)
@@ -62,7 +62,7 @@ impl World {
             .await;
         let far: SocketAddr = ADDRESS.parse().unwrap();
         Some(Self {
-            way: Way::to(&network, far).await,
+            way: NamespaceProxy::to(&network, far).await,
             daemon,
             network,
             bundles,
@@ -70,7 +70,7 @@ impl World {
         })
     }
 
-    /// Kills the daemon and starts it again on the same folder.
+    /// Kills the daemon and starts it again on the same directory.
     pub(crate) async fn kill_and_restart(&mut self) {
         self.daemon.kill();
         self.daemon.restart().await;
@@ -90,7 +90,11 @@ impl World {
 
     /// The command line, which must succeed; what it printed for scripts.
     pub(crate) async fn cli(&self, words: &str) -> String {
-        self.daemon.told_cli().run(words.split(' ')).await.ok()
+        self.daemon
+            .cli_with_endpoints()
+            .run(words.split(' '))
+            .await
+            .ok()
     }
 
     /// Begins an operation; its id.
@@ -103,14 +107,14 @@ impl World {
 
     /// Waits for the end of an operation; its record.
     pub(crate) async fn ended(&self, id: &str) -> Value {
-        self.ended_within(id, PATIENCE).await
+        self.ended_within(id, TEST_TIMEOUT).await
     }
 
     /// The same where it may take this long.
-    pub(crate) async fn ended_within(&self, id: &str, patience: Duration) -> Value {
+    pub(crate) async fn ended_within(&self, id: &str, max_wait: Duration) -> Value {
         let over = |one: &Value| one["status"] == "COMPLETED" || one["status"] == "FAILED";
         let path = format!("/operation/{id}");
-        self.until_within(&path, patience, over).await
+        self.until_within(&path, max_wait, over).await
     }
 
     /// Waits for the good end of an operation; its record.
@@ -170,7 +174,7 @@ impl World {
 
     /// Waits until a shell script ends well on one of the machines.
     pub(crate) async fn says_yes(&self, machines: &[String], script: &str) {
-        wait_for(script, PATIENCE, async || {
+        wait_for(script, TEST_TIMEOUT, async || {
             let mut last = None;
             for machine in machines {
                 let ran = self.on(machine, script).await;
@@ -186,17 +190,17 @@ impl World {
 
     /// Waits until an object is as it is asked to be. The server may be away.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        self.until_within(path, PATIENCE, wanted).await
+        self.until_within(path, TEST_TIMEOUT, wanted).await
     }
 
     async fn until_within(
         &self,
         path: &str,
-        patience: Duration,
+        max_wait: Duration,
         wanted: impl Fn(&Value) -> bool,
     ) -> Value {
         let rest = self.rest();
-        wait_for(path, patience, async || {
+        wait_for(path, max_wait, async || {
             let answer = rest.try_call("GET", path, Value::Null).await;
             let answer = answer.map_err(|error| error.to_string())?;
             let one: Value = from_str(&answer.body).unwrap_or(Value::Null);
@@ -270,7 +274,7 @@ impl World {
     /// Nothing of any cluster is left: the host is as it was, and all machines
     /// can be taken.
     pub(crate) async fn returns_to(&self, before: &Traces) {
-        wait_for("the machine to be as it was", SOON, async || {
+        wait_for("the machine to be as it was", REAP_TIMEOUT, async || {
             let now = self.look();
             let told = now.beyond(before);
             (now == *before).then_some(()).ok_or(told)

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use strata_testkit::v1::{LogChannel, LogLine, ReadLogsRequest};
-use strata_testkit::{Code, Daemon, Node, PATIENCE, all, field_of, holds, refused, wait_for};
+use strata_testkit::{Code, Daemon, Node, TEST_TIMEOUT, all, field_of, holds, refused, wait_for};
 
 use crate::logs::STRATA;
 
@@ -104,7 +104,7 @@ async fn a_start_leaves_out_what_is_older() {
     };
     assert!((now() - 60_000..=now()).contains(&old.written_at_ms));
     let between = old.written_at_ms + 1;
-    wait_for("the clock to move on", PATIENCE, async || {
+    wait_for("the clock to move on", TEST_TIMEOUT, async || {
         holds(now() > between)
     })
     .await;
@@ -131,7 +131,7 @@ async fn without_follow_the_history_is_all() {
     node.allocate("web").await.unwrap();
     let script = format!("sh -c 'echo early; {}; echo late'", gate.wait());
     let pid = node.start("web", "main", &script).await.unwrap();
-    wait_for("the first line to be kept", PATIENCE, async || {
+    wait_for("the first line to be kept", TEST_TIMEOUT, async || {
         holds(texts(&read(&node, request()).await) == ["early"])
     })
     .await;
@@ -146,7 +146,7 @@ async fn without_follow_the_history_is_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_not_found() {
+async fn logs_of_a_missing_executable_are_not_found() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     refused(node.read(request()).await, Code::NotFound);
     node.allocate("web").await.unwrap();

@@ -46,7 +46,10 @@ async fn log_that_the_disk_has_no_room_for_ends_with_a_gap() {
         "{bytes} + {lost} of {written}"
     );
     // By name, as the command line reads it.
-    let cli = daemon.told_cli().run(["logs", "web", "main"]).await;
+    let cli = daemon
+        .cli_with_endpoints()
+        .run(["logs", "web", "main"])
+        .await;
     assert!(cli.stderr.contains("were lost here"), "{}", cli.stderr);
     node.free("web").await.unwrap();
     drop(daemon);

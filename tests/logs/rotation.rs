@@ -41,9 +41,9 @@ async fn the_disk_stays_bounded() {
     let script = "sh -c 'seq 1 200000; seq 1 200000 >&2'";
     node.start("web", "main", script).await.unwrap();
     node.wait("web", "main").await.unwrap();
-    let folder = fs::read_dir(daemon.data_dir().join("node/cells/web")).unwrap();
+    let dir = fs::read_dir(daemon.data_dir().join("node/cells/web")).unwrap();
     let is_run = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("run-");
-    let mut runs = folder.flatten().filter(|entry| is_run(&entry.file_name()));
+    let mut runs = dir.flatten().filter(|entry| is_run(&entry.file_name()));
     let run = runs.next().expect("it has run").path();
     let sizes = |prefix: &str| -> Vec<u64> {
         let files = fs::read_dir(&run).unwrap().flatten();
@@ -61,7 +61,7 @@ async fn the_disk_stays_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_is_overtaken_is_told_how_much_it_missed() {
+async fn overtaken_log_reader_learns_how_much_it_missed() {
     let daemon = Daemon::build(STRATA).config(LIMITS).start().await;
     let node = daemon.node().await;
     let gate = daemon.gate("go");
@@ -95,7 +95,7 @@ async fn a_reader_that_is_overtaken_is_told_how_much_it_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_comes_late_is_told_what_is_gone_already() {
+async fn late_log_reader_learns_what_was_rotated_away() {
     let daemon = Daemon::build(STRATA).config(LIMITS).start().await;
     let node = daemon.node().await;
     node.allocate("web").await.unwrap();

@@ -6,7 +6,7 @@ use strata_testkit::cell_with;
 use strata_testkit::observe::LogChannelType;
 use strata_testkit::v1::{CellNetwork, ReadLogsRequest};
 
-use crate::outside::Machine;
+use crate::host_shell::Machine;
 
 const NAMESPACES: &str =
     "for name in pid mnt uts ipc cgroup net; do readlink /proc/self/ns/$name; done";

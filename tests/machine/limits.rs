@@ -4,7 +4,7 @@ use strata_testkit::runtime::Cell;
 use strata_testkit::v1::{CpuLimit, MemoryLimit};
 use strata_testkit::{cell_with, v1};
 
-use crate::outside::Machine;
+use crate::host_shell::Machine;
 
 const MB: u64 = 1 << 20;
 

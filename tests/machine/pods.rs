@@ -4,7 +4,7 @@
 use strata_testkit::pods::idle;
 use strata_testkit::v1::{PodLimits, PodNetwork, PodSpec};
 
-use crate::outside::Machine;
+use crate::host_shell::Machine;
 
 /// Where the guest has an image, as `docker save` writes it.
 pub(crate) const IMAGE: &str = "root/busybox.tar";

@@ -4,7 +4,7 @@
 use strata_testkit::cell_with;
 use strata_testkit::v1::RootMode;
 
-use crate::outside::Machine;
+use crate::host_shell::Machine;
 
 pub(crate) async fn roots_are_as_asked_for(machine: &Machine) {
     let node = &machine.node;
@@ -46,13 +46,13 @@ pub(crate) async fn roots_are_as_asked_for(machine: &Machine) {
     assert_eq!(found, "mine\ninner");
     assert_eq!(node.shell("private", "read", "cat /probe").await, "mine");
 
-    folder(machine).await;
+    dir(machine).await;
     for name in ["read-only", "private"] {
         node.free(name).await.unwrap();
     }
 }
 
-async fn folder(machine: &Machine) {
+async fn dir(machine: &Machine) {
     let node = &machine.node;
     let make = "cd /root && mkdir -p own/bin own/proc own/dev && cp /bin/busybox own/bin/sh";
     machine.outside(make).await;

@@ -1,9 +1,9 @@
-//! Machines inside the machine, on cgroup v2: processes live in leaves alone
+//! Nested nodes, on cgroup v2: processes live in leaves alone
 //! there, and a group is delegated with its namespace.
 
 use strata_testkit::machines::machine;
 
-use crate::outside::Machine;
+use crate::host_shell::Machine;
 use crate::tell;
 
 pub(crate) async fn machines_are_spawned_in_it(outside: &Machine) {

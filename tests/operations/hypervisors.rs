@@ -10,8 +10,8 @@ use strata_testkit::operations::{
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{Code, refused, same, wait_for};
 
-use crate::operations::told;
-use crate::operations::world::{PATIENCE, POOL, World};
+use crate::operations::operation_messages;
+use crate::operations::world::{POOL, TEST_TIMEOUT, World};
 
 fn id(id: &str) -> CreateHypervisorRequest {
     CreateHypervisorRequest { id: id.into() }
@@ -54,15 +54,15 @@ async fn a_machine_is_brought_up_used_and_taken_down() {
 
     let begin = Instant::now();
     let stream = operations.create_hypervisor(id("local-1")).await.unwrap();
-    let told = told::all(stream.into_inner()).await;
+    let told = operation_messages::all(stream.into_inner()).await;
     let took = begin.elapsed();
-    told::completed(&told);
+    operation_messages::completed(&told);
     assert!(
         told.last().unwrap().msg.contains("local-1 is up"),
         "{told:?}"
     );
-    let steps = ["take", "expect", "boot", "join", "prove", "open"];
-    assert_eq!(told::steps(&told), steps, "{told:?}");
+    let steps = ["allocate", "register", "boot", "join", "verify", "open"];
+    assert_eq!(operation_messages::steps(&told), steps, "{told:?}");
     assert!(took < Duration::from_secs(60), "{took:?}");
 
     let ready = world
@@ -74,7 +74,7 @@ async fn a_machine_is_brought_up_used_and_taken_down() {
     assert!(up.cpu >= 1 && up.ram > 100, "{up:?}");
     // It is so already.
     let stream = operations.create_hypervisor(id("local-1")).await.unwrap();
-    let again = told::all(stream.into_inner()).await;
+    let again = operation_messages::all(stream.into_inner()).await;
     let states: Vec<_> = again.iter().map(|one| one.state).collect();
     assert_eq!(states, [OperationState::Completed], "{again:?}");
 
@@ -88,9 +88,12 @@ async fn a_machine_is_brought_up_used_and_taken_down() {
     assert!(deleted.status < 300, "{deleted:?}");
 
     let stream = operations.destroy_hypervisor(destroy_id("local-1")).await;
-    let told = told::all(stream.unwrap().into_inner()).await;
-    told::completed(&told);
-    assert_eq!(told::steps(&told), ["off", "forget", "wipe", "free"]);
+    let operation_messages = operation_messages::all(stream.unwrap().into_inner()).await;
+    operation_messages::completed(&operation_messages);
+    assert_eq!(
+        operation_messages::steps(&operation_messages),
+        ["off", "deregister", "wipe", "free"]
+    );
     assert_eq!(
         state_of(&world, "local-1").await,
         HypervisorState::AvailableToCreate
@@ -108,31 +111,37 @@ async fn a_machine_is_brought_up_used_and_taken_down() {
     let gone = world.rest().call("GET", "/node/local-1", Value::Null).await;
     assert_eq!(gone.status, 404, "{gone:?}");
     let stream = operations.destroy_hypervisor(destroy_id("local-1")).await;
-    let again = told::all(stream.unwrap().into_inner()).await;
+    let again = operation_messages::all(stream.unwrap().into_inner()).await;
     assert_eq!(again.len(), 1, "{again:?}");
     assert_eq!(again[0].state, OperationState::Completed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operations_on_one_machine_wait_for_each_other_whoever_looks() {
+async fn operations_on_one_machine_are_serialized() {
     let world = World::start("").await;
     let mut operations = world.operations().await;
     let creating = operations.create_hypervisor(id("local-2")).await.unwrap();
     let mut creating = creating.into_inner();
-    let first = told::next(&mut creating).await.unwrap().unwrap();
+    let first = operation_messages::next(&mut creating)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(first.state, OperationState::Scheduled);
     // Once it is under way it is not free any more.
     let turned = |one: &Value| one["phase"] != "AVAILABLE";
     world.until("/machine/local-2", turned).await;
     let stream = operations.destroy_hypervisor(destroy_id("local-2")).await;
     let mut destroying = stream.unwrap().into_inner();
-    let waits = told::next(&mut destroying).await.unwrap().unwrap();
+    let waits = operation_messages::next(&mut destroying)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(waits.state, OperationState::Scheduled);
     assert!(waits.msg.contains(&first.operation), "{waits:?}");
     // Another machine does not wait for it.
     let other = operations.create_hypervisor(id("local-3")).await.unwrap();
     let mut other = other.into_inner();
-    let begins = told::next(&mut other).await.unwrap().unwrap();
+    let begins = operation_messages::next(&mut other).await.unwrap().unwrap();
     assert_eq!(begins.msg, "it begins at once");
     // Whoever hangs up cancels nothing.
     let (second, third) = (waits.operation, begins.operation);
@@ -175,7 +184,7 @@ async fn two_and_an_instance(world: &mut World, fields: Value) -> (String, Strin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ran_on_a_destroyed_machine_is_placed_elsewhere_at_once() {
+async fn instances_of_a_destroyed_machine_are_rescheduled() {
     let mut world = World::start(POOL).await;
     // Machines that come up while there is a pool reach it.
     world.create_volume(json!({ "name": "data" })).await;
@@ -193,7 +202,7 @@ async fn what_ran_on_a_destroyed_machine_is_placed_elsewhere_at_once() {
     world.runs(&web, Some(&other)).await;
     // The lease is two minutes; nobody waited for it.
     assert!(begin.elapsed() < Duration::from_secs(60));
-    wait_for("a second start", PATIENCE, async || {
+    wait_for("a second start", TEST_TIMEOUT, async || {
         let told = fs::read_to_string(&starts).map_err(|error| error.to_string())?;
         same(told, &"start\nstart\n".to_owned())
     })
@@ -225,23 +234,26 @@ async fn a_drained_hypervisor_is_emptied_before_it_goes() {
         .iter()
         .map(|step| step["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["close", "empty", "off", "forget", "wipe", "free"]);
+    assert_eq!(
+        names,
+        ["close", "empty", "off", "deregister", "wipe", "free"]
+    );
     assert_eq!(
         state_of(&world, &on).await,
         HypervisorState::AvailableToCreate
     );
 }
 
-async fn create(world: &World, machine: &str) -> Vec<told::Message> {
+async fn create(world: &World, machine: &str) -> Vec<operation_messages::Message> {
     let mut operations = world.operations().await;
     let stream = operations.create_hypervisor(id(machine)).await.unwrap();
-    told::all(stream.into_inner()).await
+    operation_messages::all(stream.into_inner()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_is_off_or_whose_node_left_is_brought_up_again() {
     let world = World::start("[scheduler]\nlease_seconds = 4\n").await;
-    told::completed(&create(&world, "local-1").await);
+    operation_messages::completed(&create(&world, "local-1").await);
 
     // Off: said at once, whatever the lease.
     world
@@ -252,8 +264,11 @@ async fn a_machine_that_is_off_or_whose_node_left_is_brought_up_again() {
         .await;
     assert_eq!(state_of(&world, "local-1").await, HypervisorState::Unknown);
     let told = create(&world, "local-1").await;
-    told::completed(&told);
-    assert!(told::steps(&told).contains(&"boot"), "{told:?}");
+    operation_messages::completed(&told);
+    assert!(
+        operation_messages::steps(&told).contains(&"boot"),
+        "{told:?}"
+    );
     assert_eq!(
         state_of(&world, "local-1").await,
         HypervisorState::AvailableToDestroy
@@ -265,7 +280,7 @@ async fn a_machine_that_is_off_or_whose_node_left_is_brought_up_again() {
         .call("DELETE", "/node/local-1", Value::Null)
         .await;
     assert!(gone.status < 300, "{gone:?}");
-    wait_for("the node to go", PATIENCE, async || {
+    wait_for("the node to go", TEST_TIMEOUT, async || {
         let node = world.rest().call("GET", "/node/local-1", Value::Null).await;
         match node.status {
             404 => Ok(()),
@@ -274,7 +289,7 @@ async fn a_machine_that_is_off_or_whose_node_left_is_brought_up_again() {
     })
     .await;
     assert_eq!(state_of(&world, "local-1").await, HypervisorState::Unknown);
-    told::completed(&create(&world, "local-1").await);
+    operation_messages::completed(&create(&world, "local-1").await);
     world
         .until("/node/local-1", |node| node["status"] == "READY")
         .await;

@@ -9,8 +9,8 @@ use strata_testkit::guest::{Guest, kernel};
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{skip, wait_for};
 
-use crate::operations::reach::{all_reach_all, own_node, web};
-use crate::operations::world::{PATIENCE, World};
+use crate::operations::connectivity::{all_reach_all, own_node, web};
+use crate::operations::world::{TEST_TIMEOUT, World};
 
 /// A guest without KVM on a busy host.
 const BOOT: Duration = Duration::from_secs(300);
@@ -105,7 +105,7 @@ async fn a_virtual_machine_is_a_hypervisor_like_others() {
         "placement": { "constraints": ["node=qemu-1"] },
     });
     world.instance("private", private).await;
-    wait_for("the registry to be asked", PATIENCE, async || {
+    wait_for("the registry to be asked", TEST_TIMEOUT, async || {
         let given = fs::read_to_string(&given).map_err(|error| error.to_string())?;
         // strata:hunter2
         (given == "Basic c3RyYXRhOmh1bnRlcjI=")

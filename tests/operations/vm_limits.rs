@@ -8,7 +8,7 @@ use strata_testkit::guest::Guest;
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{skip, wait_for};
 
-use crate::operations::world::{PATIENCE, World};
+use crate::operations::world::{TEST_TIMEOUT, World};
 
 /// What a node may use beside a guest's memory (decision 42).
 const OVERHEAD: u64 = 224 << 20;
@@ -97,12 +97,14 @@ async fn virtual_machines_are_held_to_what_was_asked_for() {
     // Half a second of cpu time takes two at a quarter of a core, however
     // much the guest wants; what it may use in one period is slack.
     let (begin, before) = (Instant::now(), used(&world, &small));
-    wait_for("the guest to use its share", PATIENCE, async || {
-        match used(&world, &small) - before {
+    wait_for(
+        "the guest to use its share",
+        TEST_TIMEOUT,
+        async || match used(&world, &small) - before {
             spent if spent >= Duration::from_millis(500) => Ok(()),
             spent => Err(format!("{spent:?}")),
-        }
-    })
+        },
+    )
     .await;
     let (elapsed, spent) = (begin.elapsed(), used(&world, &small) - before);
     let allowed = elapsed.mul_f64(0.25) + Duration::from_millis(100);

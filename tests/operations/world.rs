@@ -11,13 +11,14 @@ use strata_testkit::cluster::{Rest, scripted};
 use strata_testkit::operations::operations_service_client::OperationsServiceClient;
 use strata_testkit::serde_json::{Value, from_str, json};
 use strata_testkit::{
-    Answer, Credentials, Daemon, NetworkNamespace, ServerClient, Target, Way, wait_for,
+    Credentials, Daemon, HttpsResponse, NamespaceProxy, NetworkNamespace, ServerClient, Target,
+    wait_for,
 };
 
 use crate::operations::STRATA;
 
 /// How long anything may take on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 /// Where the server listens in the network of a test.
 const ADDRESS: &str = "127.0.0.1:7700";
 const CONFIG: &str = "[images]\nhigh_water = 100\n";
@@ -32,7 +33,7 @@ pub(crate) struct World {
     pub(crate) daemon: Daemon,
     /// An image that runs what `SCRIPT` in its environment says.
     pub(crate) image: String,
-    way: Way,
+    way: NamespaceProxy,
     network: NetworkNamespace,
 }
 
@@ -49,7 +50,7 @@ impl World {
         world
     }
 
-    /// One that has its folder and runs not yet.
+    /// One that has its directory and runs not yet.
     pub(crate) async fn stopped(config: &str) -> Self {
         Self::stopped_on(&NetworkNamespace::new(), ADDRESS, config).await
     }
@@ -72,13 +73,13 @@ impl World {
         let far: SocketAddr = address.parse().unwrap();
         Self {
             image: scripted(&daemon.scratch()),
-            way: Way::to(network, far).await,
+            way: NamespaceProxy::to(network, far).await,
             network: network.clone(),
             daemon,
         }
     }
 
-    /// Kills the daemon and starts it again on the same folder.
+    /// Kills the daemon and starts it again on the same directory.
     pub(crate) async fn kill_and_restart(&mut self) {
         self.daemon.kill();
         self.daemon.restart().await;
@@ -100,22 +101,25 @@ impl World {
         self.client_with(&self.credentials()).await
     }
 
-    pub(crate) async fn client_with(&self, folder: &Path) -> ServerClient {
+    pub(crate) async fn client_with(&self, dir: &Path) -> ServerClient {
         let target = Target::Tls {
             address: format!("https://{}", self.near()).parse().unwrap(),
-            credentials: Credentials::read(folder).unwrap(),
+            credentials: Credentials::read(dir).unwrap(),
         };
         ServerClient::connect(&target).await.unwrap()
     }
 
-    /// The published service.
     pub(crate) async fn operations(&self) -> OperationsServiceClient<Channel> {
         self.client().await.operations()
     }
 
     /// The CLI, which must succeed; what it printed for scripts.
     pub(crate) async fn cli(&self, words: &str) -> String {
-        self.daemon.told_cli().run(words.split(' ')).await.ok()
+        self.daemon
+            .cli_with_endpoints()
+            .run(words.split(' '))
+            .await
+            .ok()
     }
 
     /// Begins an operation; its id.
@@ -148,7 +152,7 @@ impl World {
     /// Waits until an object is as it is asked to be. The server may be away.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let rest = self.rest();
-        wait_for(path, PATIENCE, async || {
+        wait_for(path, TEST_TIMEOUT, async || {
             let answer = rest.try_call("GET", path, Value::Null).await;
             let answer = answer.map_err(|error| error.to_string())?;
             let one: Value = from_str(&answer.body).unwrap_or(Value::Null);
@@ -197,10 +201,10 @@ impl World {
     /// Puts the image on the disk of each machine, which sees nothing of the
     /// host's, and uses it there from now on.
     pub(crate) async fn use_image_within(&mut self, machines: &[&str]) {
-        let folders = self.daemon.data_dir().join("node/_machines/folders");
+        let dirs = self.daemon.data_dir().join("node/_machines/folders");
         for name in machines {
             let machine = self.daemon.node().await.machine(name).await.unwrap();
-            scripted(&folders.join(&machine.id).join("lib"));
+            scripted(&dirs.join(&machine.id).join("lib"));
         }
         let outside = self.daemon.scratch().display().to_string();
         self.image = self.image.replace(&outside, "/var/lib");
@@ -229,14 +233,14 @@ impl World {
         assert_eq!(made, up);
         let data = self.daemon.data_dir();
         let mount = data.join("pool/mount");
-        for folder in [
+        for dir in [
             mount.join("frozen"),
             mount.join("staging"),
             data.join("backup/state"),
         ] {
-            let left = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let left = fs::read_dir(&dir).into_iter().flatten().flatten();
             let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
-            assert!(left.is_empty(), "{folder:?}: {left:?}");
+            assert!(left.is_empty(), "{dir:?}: {left:?}");
         }
         if mount.exists() {
             let pool = self.rest().get("/storage").await;
@@ -246,6 +250,6 @@ impl World {
 }
 
 /// The body of an answer.
-pub(crate) fn read(answer: &Answer) -> Value {
+pub(crate) fn read(answer: &HttpsResponse) -> Value {
     from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use strata_testkit::pods::{idle, shell};
 use strata_testkit::v1::exec_input::Input;
 use strata_testkit::v1::{ExecStart, TerminalSize};
-use strata_testkit::{Code, PATIENCE, field_of, holds, refused, same, wait_for};
+use strata_testkit::{Code, TEST_TIMEOUT, field_of, holds, refused, same, wait_for};
 
 use crate::pods::{World, world};
 
 async fn gone(pid: i64) {
-    wait_for("the process to be gone", PATIENCE, async || {
+    wait_for("the process to be gone", TEST_TIMEOUT, async || {
         holds(!Path::new(&format!("/proc/{pid}")).exists())
     })
     .await;
@@ -23,7 +23,7 @@ async fn with_pod() -> World {
     let pod = world.node.run_pod(idle("web", &world.image)).await;
     pod.expect("the pod runs");
     // Its processes are counted later: all of them must be there.
-    wait_for("the pod's own sleep", PATIENCE, async || {
+    wait_for("the pod's own sleep", TEST_TIMEOUT, async || {
         let sleeps = world.node.says("web", "ps | grep -c '[s]leep 60$' || true");
         same(sleeps.await, &"1".to_owned()).map(drop)
     })
@@ -82,7 +82,7 @@ async fn output_and_ends_arrive_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_and_where_can_be_said() {
+async fn exec_runs_as_the_requested_user_in_the_requested_directory() {
     let world = with_pod().await;
     let node = &world.node;
     let told = ExecStart {
@@ -217,7 +217,7 @@ async fn a_terminal_is_one() {
     // Ctrl-C ends what runs in front, not the shell.
     session.type_in("echo sle''eps; sleep 1000\n").await;
     session.until("sleeps").await;
-    wait_for("the sleep", PATIENCE, async || {
+    wait_for("the sleep", TEST_TIMEOUT, async || {
         let sleeps = node
             .says("web", "ps | grep -c '[s]leep 1000' || true")
             .await;
@@ -247,7 +247,7 @@ async fn a_terminal_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_the_process_along() {
+async fn exec_process_ends_when_the_client_disconnects() {
     let world = with_pod().await;
     let node = &world.node;
     let before = world.daemon.host().settled().await;
@@ -271,12 +271,12 @@ async fn who_leaves_takes_the_process_along() {
     let background = node.sh("web", "sleep 1000 & echo $!").await.unwrap();
     let left = background.ok().to_owned();
     node.says("web", &format!("kill {left}; true")).await;
-    wait_for("the files", PATIENCE, async || {
+    wait_for("the files", TEST_TIMEOUT, async || {
         same(world.daemon.open_files(), &files).map(drop)
     })
     .await;
     // The pod's own sleeps come and go.
-    wait_for("the processes", PATIENCE, async || {
+    wait_for("the processes", TEST_TIMEOUT, async || {
         same(
             world.daemon.host().look().processes.len(),
             &before.processes.len(),
@@ -306,7 +306,7 @@ async fn many_at_once_leave_nothing() {
         }
     });
     futures_util::future::join_all(all).await;
-    wait_for("the files", PATIENCE, async || {
+    wait_for("the files", TEST_TIMEOUT, async || {
         match world.daemon.open_files() <= files + 2 {
             true => Ok(()),
             false => Err(format!("{:?}", world.daemon.open_file_names())),

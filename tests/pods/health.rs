@@ -3,13 +3,13 @@
 use std::fs;
 
 use strata_testkit::images::Image;
-use strata_testkit::pods::{folder, idle, script};
+use strata_testkit::pods::{dir, idle, script};
 use strata_testkit::v1::health_check::Probe;
 use strata_testkit::v1::{
     ExecProbe, HealthCheck, HttpProbe, Pod, PodHealth, PodSpec, PodState, RestartPolicy, TcpProbe,
     WatchPodsRequest,
 };
-use strata_testkit::{PATIENCE, same, serde_json, wait_for};
+use strata_testkit::{TEST_TIMEOUT, same, serde_json, wait_for};
 
 use crate::pods::world;
 
@@ -93,14 +93,14 @@ async fn every_way_of_asking_finds_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_does_not_work_any_more_is_started_again() {
+async fn unhealthy_pod_is_restarted() {
     let world = world().await;
     let node = &world.node;
     let gate = world.daemon.scratch().join("gate");
     fs::create_dir(&gate).unwrap();
     fs::write(gate.join("well"), "").unwrap();
     let mut spec = asked(idle("web", &world.image), shell("[ -e /gate/well ]"));
-    spec.volumes = vec![folder(&gate, "/gate")];
+    spec.volumes = vec![dir(&gate, "/gate")];
     node.run_pod(spec).await.unwrap();
     node.pod_until("web", |pod| pod.health() == PodHealth::Healthy)
         .await;
@@ -140,7 +140,7 @@ async fn one_that_does_not_work_any_more_is_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_comes_up_slowly_is_waited_for() {
+async fn slow_starting_pod_is_waited_for() {
     let world = world().await;
     let node = &world.node;
     let mut spec = asked(
@@ -192,7 +192,7 @@ async fn a_probe_that_hangs_is_given_up_and_leaves_nothing() {
     node.pod_until("web", |pod| pod.health() == PodHealth::Unhealthy)
         .await;
     node.stop_pod("web").await.unwrap();
-    wait_for("the files", PATIENCE, async || {
+    wait_for("the files", TEST_TIMEOUT, async || {
         same(world.daemon.open_files(), &files).map(drop)
     })
     .await;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{PodLimits, PodState, RestartPolicy};
-use strata_testkit::{Code, PATIENCE, field_of, wait_for};
+use strata_testkit::{Code, TEST_TIMEOUT, field_of, wait_for};
 
 use crate::pods::{World, world};
 
@@ -30,7 +30,7 @@ fn group_file(world: &World, pod: &str, names: [&str; 2]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_much_memory_is_told_apart_from_other_ends() {
+async fn out_of_memory_is_distinguished_from_other_exits() {
     let world = world().await;
     let node = &world.node;
     let mut hungry = script("hungry", &world.image, "tail /dev/zero");
@@ -131,7 +131,7 @@ async fn the_disk_is_limited_and_counted() {
     node.stop_pod("small").await.unwrap();
     node.start_pod("small").await.unwrap();
     assert_eq!(node.says("small", "cat /srv/y").await, "y");
-    wait_for("the figures", PATIENCE, async || {
+    wait_for("the figures", TEST_TIMEOUT, async || {
         let used = node.pod("small").await.unwrap().usage.unwrap().disk_bytes;
         if used < 8 << 20 {
             Ok(())

@@ -4,7 +4,7 @@ use strata_testkit::images::busybox_layout;
 use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{PodSpec, PodState};
 use strata_testkit::{
-    Code, Daemon, NetworkNamespace, PATIENCE, field_of, holds, refused, wait_for,
+    Code, Daemon, NetworkNamespace, TEST_TIMEOUT, field_of, holds, refused, wait_for,
 };
 
 use crate::pods::{STRATA, World, world, world_with};
@@ -25,7 +25,7 @@ fn got(network: &NetworkNamespace, url: &str) -> Result<String, String> {
 }
 
 async fn answers(network: &NetworkNamespace, url: &str, name: &str) {
-    wait_for("an answer", PATIENCE, async || {
+    wait_for("an answer", TEST_TIMEOUT, async || {
         let said = got(network, url)?;
         if said == name { Ok(()) } else { Err(said) }
     })
@@ -111,7 +111,7 @@ async fn published_ports_lead_to_the_pod_from_everywhere() {
         }
     }
     // Nobody listens in the pod: it says so, all the way back.
-    wait_for("an answer over UDP", PATIENCE, async || {
+    wait_for("an answer over UDP", TEST_TIMEOUT, async || {
         let ask = "exec 3<>/dev/udp/192.0.2.1/5353; echo x >&3; read -r -t 2 -u 3";
         let asked = outer.output(["bash", "-c", ask]);
         let said = String::from_utf8_lossy(&asked.stderr).into_owned();
@@ -138,7 +138,7 @@ async fn published_ports_lead_to_the_pod_from_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_is_taken_is_told_and_can_be_had_later() {
+async fn occupied_port_is_reported_and_available_after_release() {
     let world = world().await;
     let node = &world.node;
     let mut first = server("first", &world.image);
@@ -168,7 +168,7 @@ async fn a_port_that_is_taken_is_told_and_can_be_had_later() {
         .command(["busybox", "nc", "-l", "-p", "8080"])
         .spawn()
         .unwrap();
-    wait_for("the port", PATIENCE, async || {
+    wait_for("the port", TEST_TIMEOUT, async || {
         let listening = world
             .network
             .run(["cat", "/proc/net/tcp", "/proc/net/tcp6"]);

@@ -27,7 +27,7 @@ async fn told(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_pod_writes_to_the_pool_the_next_one_reads() {
+async fn pool_volume_keeps_data_between_pods() {
     let pool = TestPool::new();
     let data = pool.volume("v1");
     let world = world_with(&pool.config()).await;
@@ -73,7 +73,7 @@ async fn refusal(world: &World, of_pool: &str) -> Status {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_or_no_volume_is_refused() {
+async fn missing_or_invalid_pool_volume_is_refused() {
     let pool = TestPool::new();
     let world = world_with(&pool.config()).await;
     let status = refusal(&world, "v1").await;
@@ -112,7 +112,7 @@ async fn what_is_not_there_or_no_volume_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pool_may_come_later_and_go() {
     let pool = TestPool::unmounted();
-    // Where it is to be mounted is a folder, and on no pool.
+    // Where it is to be mounted is a directory, and on no pool.
     fs::create_dir_all(pool.path().join("volumes/v1/data")).unwrap();
     fs::write(pool.path().join("pool-id"), "false").unwrap();
     let world = world_with(&pool.config()).await;
@@ -142,7 +142,7 @@ async fn the_pool_may_come_later_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_told_of_no_pool_says_so() {
+async fn node_without_a_pool_refuses_pool_volumes() {
     let world = world_with("").await;
     assert_eq!(told(&world).await, "");
     let mut spec = idle("web", &world.image);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use strata_testkit::pods::{folder, idle, script, shell, volume};
+use strata_testkit::pods::{dir, idle, script, shell, volume};
 use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{ExecStart, PodSecurity, PodSpec};
 use strata_testkit::{Code, field_of, refused};
@@ -27,7 +27,7 @@ fn status(key: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn capabilities_are_the_usual_ones_unless_told() {
+async fn pods_have_the_default_capabilities() {
     let world = world().await;
     let node = &world.node;
     node.run_pod(idle("usual", &world.image)).await.unwrap();
@@ -195,7 +195,7 @@ async fn resource_limits_and_settings_are_the_pods_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_of_a_pod_can_be_nobody_outside() {
+async fn pod_users_are_mapped_to_unprivileged_host_ids() {
     let world = world().await;
     let node = &world.node;
     let own = PodSecurity {
@@ -205,7 +205,7 @@ async fn users_of_a_pod_can_be_nobody_outside() {
     let shared = world.daemon.scratch().join("shared");
     fs::create_dir(&shared).unwrap();
     let mut first = with("first", &world.image, own.clone());
-    first.volumes = vec![folder(&shared, "/shared")];
+    first.volumes = vec![dir(&shared, "/shared")];
     first.sysctls = words(&["net.core.somaxconn=99"]);
     first.hostname = "mapped".into();
     let first = node.run_pod(first).await.unwrap();

@@ -7,20 +7,20 @@ use strata_testkit::v1::{
     AttachInput, AttachStart, EndOfInput, ExecEnded, ExecOutput, PodSecurity, PodState,
     RestartPolicy, TerminalSize,
 };
-use strata_testkit::{Node, PATIENCE, Streaming};
+use strata_testkit::{Node, Streaming, TEST_TIMEOUT};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::pods::world;
 
 /// Somebody who is attached to a pod.
-struct Person {
+struct AttachedClient {
     keys: mpsc::Sender<AttachInput>,
     output: Streaming<ExecOutput>,
     seen: String,
 }
 
-impl Person {
+impl AttachedClient {
     async fn attach(node: &Node, pod: &str, tail: u32, size: (u32, u32)) -> Self {
         let (keys, input) = mpsc::channel(8);
         let start = Input::Start(AttachStart {
@@ -56,7 +56,7 @@ impl Person {
 
     /// The next message; its end once it has ended.
     async fn step(&mut self) -> Option<ExecEnded> {
-        let message = tokio::time::timeout(PATIENCE, self.output.message()).await;
+        let message = tokio::time::timeout(TEST_TIMEOUT, self.output.message()).await;
         let message = message.unwrap_or_else(|_| panic!("silence after {:?}", self.seen));
         let message = message.expect("the node tells");
         match message.and_then(|message| message.output) {
@@ -85,7 +85,7 @@ impl Person {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_on_a_terminal_talks_with_whoever_attaches() {
+async fn attached_clients_share_the_terminal_of_a_pod() {
     let mut world = world().await;
     for mapped in [false, true] {
         let name = if mapped { "mapped" } else { "shell" };
@@ -97,13 +97,22 @@ async fn a_pod_on_a_terminal_talks_with_whoever_attaches() {
             ..PodSecurity::default()
         });
         world.node.run_pod(spec).await.unwrap();
-        let mut person = Person::attach(&world.node, name, 100, (33, 101)).await;
+        let mut person = AttachedClient::attach(&world.node, name, 100, (33, 101)).await;
         // The prompt comes without an end of line, also to who comes later.
         person.sees("# ").await;
         person.types("tty; stty size; echo kind-$TERM\n").await;
         person.sees("/dev/pts/0\r\n").await;
         person.sees("33 101").await;
         person.sees("kind-xterm").await;
+        // The console is the same terminal, also for who has none of it.
+        person
+            .types("readlink -f /dev/console; test -c /dev/console && setsid sh -c 'echo by-con''sole > /dev/console'\n")
+            .await;
+        person.sees("/dev/pts/0\r\n").await;
+        person.sees("by-console").await;
+        let written = world.node.sh(name, "echo from-exec > /dev/console");
+        written.await.unwrap().ok();
+        person.sees("from-exec").await;
         let size = TerminalSize {
             rows: 40,
             columns: 120,
@@ -131,7 +140,7 @@ async fn a_pod_on_a_terminal_talks_with_whoever_attaches() {
         world.node = world.daemon.node().await;
         let pod = world.node.pod(name).await.unwrap();
         assert_eq!((pod.state(), pod.process_id), (PodState::Running, pid));
-        let mut person = Person::attach(&world.node, name, 0, (25, 80)).await;
+        let mut person = AttachedClient::attach(&world.node, name, 0, (25, 80)).await;
         person.sees("# ").await;
         person.types("stty size; exit 42\n").await;
         assert_eq!(person.end().await.exit_code, Some(42));
@@ -143,7 +152,7 @@ async fn a_pod_on_a_terminal_talks_with_whoever_attaches() {
         assert_eq!(pod.exit_code, Some(42));
         // Another start is on another terminal.
         world.node.start_pod(name).await.unwrap();
-        let mut person = Person::attach(&world.node, name, 100, (25, 80)).await;
+        let mut person = AttachedClient::attach(&world.node, name, 100, (25, 80)).await;
         person.sees("# ").await;
         // Nothing more will come: the shell leaves.
         person.send(Input::End(EndOfInput {})).await;
@@ -153,7 +162,7 @@ async fn a_pod_on_a_terminal_talks_with_whoever_attaches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn input_ends_when_somebody_ends_it_and_not_before() {
+async fn attached_input_ends_only_when_a_client_ends_it() {
     let world = world().await;
     let node = &world.node;
     for mapped in [false, true] {
@@ -170,11 +179,11 @@ async fn input_ends_when_somebody_ends_it_and_not_before() {
             ..PodSecurity::default()
         });
         node.run_pod(spec).await.unwrap();
-        let mut first = Person::attach(node, name, 10, (24, 80)).await;
+        let mut first = AttachedClient::attach(node, name, 10, (24, 80)).await;
         first.types("one\n").await;
         first.sees("got one").await;
         drop(first);
-        let mut second = Person::attach(node, name, 10, (24, 80)).await;
+        let mut second = AttachedClient::attach(node, name, 10, (24, 80)).await;
         second.types("two\n").await;
         second.send(Input::End(EndOfInput {})).await;
         assert_eq!(second.end().await.exit_code, Some(0));

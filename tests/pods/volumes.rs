@@ -3,7 +3,7 @@
 use std::fs;
 
 use strata_testkit::images::Image;
-use strata_testkit::pods::{folder, idle, script, volume};
+use strata_testkit::pods::{dir, idle, script, volume};
 use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{
     CreateVolumeRequest, GetVolumeRequest, ListVolumesRequest, PodLimits, PodSecurity, PodSpec,
@@ -14,7 +14,7 @@ use strata_testkit::{Code, Status, field_of, refused, serde_json};
 use crate::pods::{World, world};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folders_and_files_of_the_machine_can_be_shared() {
+async fn directories_and_files_of_the_machine_can_be_shared() {
     let world = world().await;
     let node = &world.node;
     let scratch = world.daemon.scratch();
@@ -30,16 +30,16 @@ async fn folders_and_files_of_the_machine_can_be_shared() {
     let mut spec = idle("web", &world.image);
     spec.volumes = vec![
         // The inner one is named first: the order does not matter.
-        folder(&fixed, "/shared/inner"),
-        folder(&shared, "/shared"),
+        dir(&fixed, "/shared/inner"),
+        dir(&shared, "/shared"),
         PodVolume {
             read_only: true,
-            ..folder(&fixed, "/very/deep/fixed")
+            ..dir(&fixed, "/very/deep/fixed")
         },
-        folder(&file, "/etc/special.conf"),
+        dir(&file, "/etc/special.conf"),
         PodVolume {
             read_only: true,
-            ..folder(&file, "/fixed.conf")
+            ..dir(&file, "/fixed.conf")
         },
     ];
     node.run_pod(spec).await.unwrap();
@@ -118,14 +118,14 @@ async fn memory_is_as_large_as_asked_for_and_gone_with_the_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_mounted_is_told_by_its_field() {
+async fn invalid_volume_is_refused_by_field() {
     let world = world().await;
     let node = &world.node;
     let missing = world.daemon.scratch().join("missing");
     let mut spec = idle("web", &world.image);
     spec.volumes = vec![
         volume(Source::Volume("data".into()), "/data"),
-        folder(&missing, "/x"),
+        dir(&missing, "/x"),
     ];
     let error = node.run_pod(spec.clone()).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
@@ -142,9 +142,9 @@ async fn what_cannot_be_mounted_is_told_by_its_field() {
     fs::create_dir(&missing).unwrap();
     node.run_pod(spec).await.unwrap();
     node.destroy_pod("web").await.unwrap();
-    // A folder onto a file of the image.
+    // A directory onto a file of the image.
     let mut spec = script("file", &world.image, "true");
-    spec.volumes = vec![folder(&missing, "/etc/passwd")];
+    spec.volumes = vec![dir(&missing, "/etc/passwd")];
     let error = node.run_pod(spec).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
     assert_eq!(
@@ -287,11 +287,11 @@ async fn volumes_are_listed_with_who_has_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_image_wants_to_be_a_volume_is_one_and_goes_with_the_pod() {
+async fn image_volume_is_created_and_removed_with_the_pod() {
     let mut world = world().await;
     let image = Image::busybox()
         .layer()
-        .folder("data", 0o750, 1000)
+        .dir("data", 0o750, 1000)
         .file_as("data/given", 0o640, 1000, b"given")
         .symlink("data/link", "given")
         .set(
@@ -319,7 +319,8 @@ async fn what_an_image_wants_to_be_a_volume_is_one_and_goes_with_the_pod() {
     assert_eq!(made.len(), 2, "{made:?}");
     for volume in &made {
         assert!(volume.of_image && volume.used_by == ["web"], "{volume:?}");
-        assert_eq!(volume.size_bytes, Some(8 << 20));
+        // Together they have what the pod has.
+        assert_eq!(volume.size_bytes, Some(4 << 20));
         refused(remove(&world, &volume.name).await, Code::FailedPrecondition);
     }
     // What the image has there is there, whose it was, and it can be changed.
@@ -362,4 +363,39 @@ async fn what_an_image_wants_to_be_a_volume_is_one_and_goes_with_the_pod() {
         world.node.destroy_pod(name).await.unwrap();
     }
     assert!(volumes(&world).await.is_empty());
+}
+
+/// An image names as many volumes as it likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn image_volumes_take_no_more_than_the_disk_limit_of_their_pod() {
+    const LIMIT_MIB: u64 = 16;
+    let world = world().await;
+    let places = ["/a", "/b", "/c", "/d"];
+    let volumes: serde_json::Map<_, _> = places
+        .iter()
+        .map(|&place| (place.to_owned(), serde_json::json!({})))
+        .collect();
+    let image = Image::busybox().set("Volumes", volumes.into());
+    let image = image.write_layout(&world.daemon.scratch().join("many"), "v1");
+    for (name, read_only_root) in [("open", false), ("sealed", true)] {
+        let mut spec = idle(name, &image);
+        spec.security = Some(PodSecurity {
+            read_only_root,
+            ..PodSecurity::default()
+        });
+        spec.limits = Some(PodLimits {
+            disk_bytes: Some(LIMIT_MIB << 20),
+            ..PodLimits::default()
+        });
+        world.node.run_pod(spec).await.unwrap();
+        let fill = "for place in /a /b /c /d; do \
+            dd if=/dev/zero of=$place/big bs=1M count=16 2>/dev/null; done; sync; \
+            du -cm /a /b /c /d | tail -n 1 | cut -f 1";
+        let filled: u64 = world.node.says(name, fill).await.parse().unwrap();
+        // Where the limit is a file system in a file, it is a little larger.
+        let most = LIMIT_MIB + LIMIT_MIB / 2;
+        assert!((1..=most).contains(&filled), "{name}: {filled} MiB");
+        world.node.stop_pod(name).await.unwrap();
+        world.node.destroy_pod(name).await.unwrap();
+    }
 }

@@ -8,7 +8,7 @@ use strata_testkit::images::Image;
 use strata_testkit::pods::script;
 use strata_testkit::v1::{Pod, PodSpec, PodState};
 use strata_testkit::{
-    Code, Daemon, DaemonBuilder, NetworkNamespace, Node, PATIENCE, Status, Traces, wait_for,
+    Code, Daemon, DaemonBuilder, NetworkNamespace, Node, Status, TEST_TIMEOUT, Traces, wait_for,
 };
 
 use crate::pods_survival::STRATA;
@@ -19,7 +19,7 @@ const WEB: &str = "mkdir -p /www; echo $HOSTNAME > /www/index.html; exec httpd -
 
 /// What is done to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum PodAction {
     /// With pull and unpacking.
     Create,
     Start,
@@ -63,7 +63,7 @@ impl World {
         let beside = Image::busybox().write_layout(&scratch.join("beside"), "v1");
         let image = Image::busybox()
             .layer()
-            .folder("srv/deep", 0o755, 1000)
+            .dir("srv/deep", 0o755, 1000)
             .file("srv/deep/file", b"yes")
             .symlink("srv/link", "deep/file")
             .noise("srv/noise", 1, 200_000)
@@ -109,7 +109,7 @@ impl World {
 
     /// Names and addresses that rules of the network speak of.
     pub(crate) fn rules(&self) -> BTreeSet<String> {
-        let text = self.network.run(["nft", "list", "ruleset"]);
+        let text = self.network.rules();
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || ".-_".contains(c)));
         let address = |word: &&str| word.parse::<std::net::Ipv4Addr>().is_ok();
         words.filter(address).map(str::to_owned).collect()
@@ -126,7 +126,7 @@ impl World {
     /// Waits until nothing is on its way to anything.
     pub(crate) async fn settled(&self) -> Vec<Pod> {
         use PodState::{Created, Exited, Failed, Running, Stopped};
-        wait_for("all pods to settle", PATIENCE, async || {
+        wait_for("all pods to settle", TEST_TIMEOUT, async || {
             let pods = self.node.pods().await.map_err(|e| e.to_string())?;
             let calm =
                 |pod: &Pod| matches!(pod.state(), Created | Exited | Failed | Running | Stopped);
@@ -139,67 +139,67 @@ impl World {
     }
 
     /// Brings the victim to where something can be done to it.
-    pub(crate) async fn prepare(&self, deed: Deed) {
-        match deed {
-            Deed::Create => {}
-            Deed::Start => drop(
+    pub(crate) async fn prepare(&self, action: PodAction) {
+        match action {
+            PodAction::Create => {}
+            PodAction::Start => drop(
                 self.node
                     .create_pod(self.spec())
                     .await
                     .expect("it can be made"),
             ),
-            Deed::Stop | Deed::Destroy => {
+            PodAction::Stop | PodAction::Destroy => {
                 self.node.run_pod(self.spec()).await.expect("it can be run");
             }
         }
     }
 
     /// Does it; an answer is one only when all was done.
-    pub(crate) async fn attempt(&self, deed: Deed) -> Result<(), Status> {
+    pub(crate) async fn attempt(&self, action: PodAction) -> Result<(), Status> {
         let node = &self.node;
         let call = async {
-            match deed {
-                Deed::Create => node.create_pod(self.spec()).await.map(drop),
-                Deed::Start => node.start_pod(&self.victim).await.map(drop),
-                Deed::Stop => node.stop_pod(&self.victim).await.map(drop),
-                Deed::Destroy => node.destroy_pod(&self.victim).await,
+            match action {
+                PodAction::Create => node.create_pod(self.spec()).await.map(drop),
+                PodAction::Start => node.start_pod(&self.victim).await.map(drop),
+                PodAction::Stop => node.stop_pod(&self.victim).await.map(drop),
+                PodAction::Destroy => node.destroy_pod(&self.victim).await,
             }
         };
         let answer = tokio::time::timeout(LIMIT, call).await;
-        answer.unwrap_or_else(|_| panic!("{deed:?} hangs"))
+        answer.unwrap_or_else(|_| panic!("{action:?} hangs"))
     }
 
     /// After a restart: what was answered is so, and what was not is whole
     /// or gone, and can be done again.
-    pub(crate) async fn check(&self, deed: Deed, answered: bool) {
+    pub(crate) async fn check(&self, action: PodAction, answered: bool) {
         use PodState::{Created, Running, Stopped};
         let found = self.victim_now().await;
         let state = found.as_ref().map(Pod::state);
-        let allowed = match (deed, answered) {
-            (Deed::Create, true) => vec![Some(Created)],
-            (Deed::Create, false) => vec![None, Some(Created)],
-            (Deed::Start, true) => vec![Some(Running)],
-            (Deed::Start, false) => vec![Some(Created), Some(Running)],
-            (Deed::Stop, true) => vec![Some(Stopped)],
-            (Deed::Stop, false) => vec![Some(Running), Some(Stopped)],
-            (Deed::Destroy, true) => vec![None],
-            (Deed::Destroy, false) => vec![None, Some(Running)],
+        let allowed = match (action, answered) {
+            (PodAction::Create, true) => vec![Some(Created)],
+            (PodAction::Create, false) => vec![None, Some(Created)],
+            (PodAction::Start, true) => vec![Some(Running)],
+            (PodAction::Start, false) => vec![Some(Created), Some(Running)],
+            (PodAction::Stop, true) => vec![Some(Stopped)],
+            (PodAction::Stop, false) => vec![Some(Running), Some(Stopped)],
+            (PodAction::Destroy, true) => vec![None],
+            (PodAction::Destroy, false) => vec![None, Some(Running)],
         };
         assert!(
             allowed.contains(&state),
-            "{deed:?}, answered {answered}: {found:?}\n{}",
+            "{action:?}, answered {answered}: {found:?}\n{}",
             self.daemon.log()
         );
         if state == Some(Running) {
             self.serves(&self.victim).await;
         }
-        let again = self.attempt(deed).await;
+        let again = self.attempt(action).await;
         assert!(
             again.is_ok(),
-            "{deed:?} again: {again:?}\n{}",
+            "{action:?} again: {again:?}\n{}",
             self.daemon.log()
         );
-        if deed == Deed::Start {
+        if action == PodAction::Start {
             self.serves(&self.victim).await;
         }
     }
@@ -223,7 +223,7 @@ impl World {
         let own = own.await.expect("it can be asked");
         assert!(own.ok().contains(&pod.address), "{own:?}, not {pod:?}");
         assert!(own.stdout.trim_end().ends_with("beside"), "{own:?}");
-        wait_for("the pod to serve", PATIENCE, async || {
+        wait_for("the pod to serve", TEST_TIMEOUT, async || {
             let fetch = format!("wget -qO- http://{name}/");
             let seen = self.node.sh("beside", &fetch).await;
             let seen = seen.map_err(|status| status.to_string())?;
@@ -244,7 +244,7 @@ impl World {
                 .await
                 .expect("it can be done");
         }
-        let cli = self.daemon.told_cli();
+        let cli = self.daemon.cli_with_endpoints();
         cli.run(["image", "remove", &self.image, "--yes"])
             .await
             .ok();
@@ -255,7 +255,7 @@ impl World {
 
     /// The machine has what it had.
     pub(crate) async fn is_as(&self, before: &(Traces, BTreeSet<String>)) {
-        wait_for("the machine to be as it was", PATIENCE, async || {
+        wait_for("the machine to be as it was", TEST_TIMEOUT, async || {
             let now = self.look();
             match now == before.0 {
                 true => Ok(()),

@@ -10,7 +10,7 @@ use strata_types::machine::{MachineSpec, PowerState};
 
 /// How long a machine may take, on a host that is busy: a guest without KVM
 /// may share two cores with seven other tests.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TEST_TIMEOUT: Duration = Duration::from_secs(240);
 /// A call is dropped after these, in milliseconds.
 const DROPPED_AFTER: [u64; 5] = [0, 1, 5, 30, 150];
 
@@ -46,7 +46,7 @@ async fn found(provider: &dyn Provider, target: &Target) -> Option<Discovered> {
 }
 
 async fn is(provider: &dyn Provider, target: &Target, power: PowerState) {
-    wait_for("the power", PATIENCE, async || {
+    wait_for("the power", TEST_TIMEOUT, async || {
         let now = provider.power_state(target).await.unwrap();
         let seen = found(provider, target).await;
         match now == power && seen.as_ref().is_none_or(|seen| seen.power == power) {
@@ -57,11 +57,25 @@ async fn is(provider: &dyn Provider, target: &Target, power: PowerState) {
     .await;
 }
 
+/// Not on. Of a machine that is not there the node of its driver knows nothing,
+/// which proves nothing.
+async fn is_not_on(provider: &dyn Provider, target: &Target) {
+    wait_for("the power", TEST_TIMEOUT, async || {
+        let now = provider.power_state(target).await.unwrap();
+        match (now, found(provider, target).await) {
+            (PowerState::Off, None) => Err("off, and not there".to_owned()),
+            (PowerState::Off | PowerState::Unknown, _) => Ok(()),
+            (PowerState::On, seen) => Err(format!("{seen:?}")),
+        }
+    })
+    .await;
+}
+
 /// The whole life of one machine, each step of it twice.
 pub(crate) async fn holds_its_promises(provider: &dyn Provider, boots: Boots<'_>) {
     let ours = target(provider, "0a1b2c3d", "m1");
     let theirs = target(provider, "ffffffff", "m1");
-    is(provider, &ours, PowerState::Off).await;
+    is_not_on(provider, &ours).await;
 
     provider.boot(&ours, &boots().await).await.unwrap();
     provider.wait(&ours).await.unwrap();
@@ -97,7 +111,7 @@ pub(crate) async fn holds_its_promises(provider: &dyn Provider, boots: Boots<'_>
 
     for _ in 0..2 {
         provider.wipe(&ours).await.unwrap();
-        is(provider, &ours, PowerState::Off).await;
+        is_not_on(provider, &ours).await;
         let seen = found(provider, &ours).await.and_then(|seen| seen.tag);
         assert_eq!(seen, None, "it is nobody's");
     }
@@ -123,7 +137,7 @@ async fn prints_something(provider: &dyn Provider, target: &Target) {
             printed.extend(bytes.unwrap());
         }
     };
-    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, reading).await.unwrap();
     assert!(printed.ends_with(b"\n"), "{printed:?}");
 }
 
@@ -134,7 +148,7 @@ pub(crate) async fn copes_with_dropped_calls(provider: &dyn Provider, boots: Boo
         let within = Duration::from_millis(millis);
         let boot = boots().await;
         let _ = tokio::time::timeout(within, provider.boot(&ours, &boot)).await;
-        wait_for("a boot", PATIENCE, async || {
+        wait_for("a boot", TEST_TIMEOUT, async || {
             let again = provider.boot(&ours, &boots().await).await;
             again.map_err(|error| {
                 assert!(error.is_transient(), "{error:?}");
@@ -149,7 +163,7 @@ pub(crate) async fn copes_with_dropped_calls(provider: &dyn Provider, boots: Boo
         );
         let _ = tokio::time::timeout(within, provider.wipe(&ours)).await;
         provider.wipe(&ours).await.unwrap();
-        is(provider, &ours, PowerState::Off).await;
+        is_not_on(provider, &ours).await;
         let left = found(provider, &ours).await.and_then(|left| left.tag);
         assert_eq!(left, None, "after {millis} ms");
     }

@@ -1,10 +1,10 @@
-//! Machines inside the machine.
+//! Nested nodes.
 
 use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use strata_machines::{Local, Power, Provider as _, ProviderError};
-use strata_testkit::{PATIENCE, wait_for};
+use strata_testkit::{TEST_TIMEOUT, wait_for};
 
 use crate::providers::conformance::{self, target};
 use crate::providers::tell;
@@ -85,10 +85,10 @@ async fn a_boot_that_the_daemon_did_not_live_to_answer_is_found_again() {
         let (local, ours, boot) = (local.clone(), ours.clone(), boot.clone());
         tokio::spawn(async move { local.boot(&ours, &boot).await })
     };
-    let folders = world.0.daemon.data_dir().join("node/_machines/folders");
-    wait_for("the machine to join", PATIENCE, async || {
-        let all = std::fs::read_dir(&folders).map_err(|error| error.to_string())?;
-        let joined = |folder: std::fs::DirEntry| folder.path().join("lib/strata/identity").exists();
+    let dirs = world.0.daemon.data_dir().join("node/_machines/folders");
+    wait_for("the machine to join", TEST_TIMEOUT, async || {
+        let all = std::fs::read_dir(&dirs).map_err(|error| error.to_string())?;
+        let joined = |dir: std::fs::DirEntry| dir.path().join("lib/strata/identity").exists();
         strata_testkit::holds(all.flatten().any(joined))
     })
     .await;

@@ -11,7 +11,7 @@ use strata_testkit::guest::{Guest, kernel, small_initramfs};
 use strata_testkit::pods::idle;
 use strata_testkit::v1::vm_spec::Boot as VmBoot;
 use strata_testkit::v1::{CreateVmRequest, PodLogsRequest, VmKernel, VmSpec};
-use strata_testkit::{PATIENCE, holds, skip, wait_for};
+use strata_testkit::{TEST_TIMEOUT, holds, skip, wait_for};
 
 use crate::providers::conformance::{self, target};
 use crate::providers::world::World;
@@ -22,7 +22,7 @@ const BOOTS_WITHIN: Duration = Duration::from_secs(90);
 
 fn driver(world: &World) -> Qemu {
     let config = QemuConfig {
-        folder: world.0.daemon.scratch().join("machines"),
+        directory: world.0.daemon.scratch().join("machines"),
         kernel_folder: None,
         program: STRATA.into(),
         server: None,
@@ -196,7 +196,7 @@ async fn a_boot_that_the_daemon_did_not_live_to_answer_is_taken_up() {
         tokio::spawn(async move { qemu.boot(&ours, &boot).await })
     };
     let record = world.0.daemon.data_dir().join("node/_vms/records/m1.json");
-    wait_for("the machine to be made", PATIENCE, async || {
+    wait_for("the machine to be made", TEST_TIMEOUT, async || {
         holds(record.exists())
     })
     .await;
@@ -214,11 +214,11 @@ async fn a_boot_that_the_daemon_did_not_live_to_answer_is_taken_up() {
 
 #[tokio::test]
 async fn without_a_kernel_it_says_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let world = World::start().await;
     let config = QemuConfig {
-        folder: folder.path().join("machines"),
-        kernel_folder: Some(folder.path().join("none")),
+        directory: dir.path().join("machines"),
+        kernel_folder: Some(dir.path().join("none")),
         program: STRATA.into(),
         server: Some("https://10.42.7.1:7700".into()),
         images: NodeImages::default(),
@@ -227,7 +227,7 @@ async fn without_a_kernel_it_says_what_to_do() {
     let ours = target(&qemu, "0a1b2c3d", "m1");
     let error = qemu.boot(&ours, &world.boot("m1").await).await.unwrap_err();
     assert!(matches!(error, ProviderError::Refused(_)), "{error:?}");
-    assert!(error.to_string().contains("kernel_folder"), "{error}");
+    assert!(error.to_string().contains("kernel_directory"), "{error}");
     let seen = qemu.server_seen_from_machines();
     assert_eq!(seen.as_deref(), Some("https://10.42.7.1:7700"));
 }

@@ -15,7 +15,7 @@ fn boot() -> Boot {
 }
 
 #[tokio::test]
-async fn played_machines_hold_the_promises() {
+async fn simulated_machines_hold_the_promises() {
     let sim = Sim::new(["m1", "m2"]);
     let boots = || std::future::ready(boot()).boxed();
     conformance::holds_its_promises(&sim, &boots).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use strata_client::Target;
 use strata_machines::{Boot, Secret};
-use strata_testkit::machines::{Inside, Outside};
+use strata_testkit::machines::{HostDaemon, NestedNode};
 use strata_testkit::v1::Machine;
 use strata_testkit::{Daemon, NetworkNamespace, serde_json, wait_for};
 
@@ -18,9 +18,9 @@ const CONFIG: &str = "hosts = ['10.42.7.1']\n[network]\nsubnet = '10.42.7.0/24'\
 pub(crate) const SERVER: &str = "https://10.42.7.1:7700";
 /// How long a node may take: a guest without KVM may share two cores with
 /// seven other tests.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TEST_TIMEOUT: Duration = Duration::from_secs(240);
 
-pub(crate) struct World(pub(crate) Outside);
+pub(crate) struct World(pub(crate) HostDaemon);
 
 impl World {
     pub(crate) async fn start() -> Self {
@@ -30,7 +30,7 @@ impl World {
             .listen("0.0.0.0:7700")
             .within(&network);
         let daemon = daemon.start().await;
-        Self(Outside { daemon, network })
+        Self(HostDaemon { daemon, network })
     }
 
     /// How a provider reaches the node.
@@ -54,7 +54,7 @@ impl World {
             "--replace",
             "-q",
         ];
-        let token = self.0.daemon.told_cli().run(words).await.ok();
+        let token = self.0.daemon.cli_with_endpoints().run(words).await.ok();
         Boot {
             server: SERVER.into(),
             join_token: Secret::new(token.trim()),
@@ -73,9 +73,9 @@ impl World {
     }
 
     async fn node_until(&self, name: &str, wanted: impl Fn(&str) -> bool) -> String {
-        wait_for("the node's status", PATIENCE, async || {
+        wait_for("the node's status", TEST_TIMEOUT, async || {
             let words = ["node", "list", "-o", "json"];
-            let printed = self.0.daemon.told_cli().run(words).await.ok();
+            let printed = self.0.daemon.cli_with_endpoints().run(words).await.ok();
             let nodes: serde_json::Value = serde_json::from_str(&printed).unwrap();
             let nodes = nodes.as_array().cloned().unwrap_or_default();
             let found = nodes.into_iter().find(|node| node["name"] == name);
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// Has a process run in a cell of the node at this address.
-    pub(crate) async fn runs_something(&self, address: &str) -> Inside {
+    pub(crate) async fn runs_something(&self, address: &str) -> NestedNode {
         let machine = Machine {
             endpoint: format!("https://{address}:7710"),
             ..Machine::default()

@@ -1,30 +1,30 @@
 //! A machine that joins a server, as a machine elsewhere does: with a token,
 //! which is nowhere to be read afterwards.
 
-use strata_testkit::machines::{Outside, machine};
+use strata_testkit::machines::{HostDaemon, machine};
 use strata_testkit::v1::MachineSpec;
-use strata_testkit::{Code, Way};
+use strata_testkit::{Code, NamespaceProxy};
 
 use crate::spawn::STRATA;
 
 const CONFIG: &str = "hosts = ['10.42.7.1']\n[network]\nsubnet = '10.42.7.0/24'\n";
 
-async fn join_token(outside: &Outside, name: &str) -> String {
+async fn join_token(outside: &HostDaemon, name: &str) -> String {
     let words = ["token", "create", "--name", name, "--join", "-q"];
-    let made = outside.daemon.told_cli().run(words).await.ok();
+    let made = outside.daemon.cli_with_endpoints().run(words).await.ok();
     made.trim().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_joins_a_server() {
-    let outside = Outside::start_with(STRATA, CONFIG).await;
+    let outside = HostDaemon::start_with(STRATA, CONFIG).await;
     let node = outside.node().await;
     // The first one brings the bridge, to whose address the server is led.
     node.spawn(machine("first")).await.unwrap();
     let server = outside.daemon.endpoints().server.unwrap();
     let server = server.strip_prefix("https://").unwrap().parse().unwrap();
     let near = "10.42.7.1:7700".parse().unwrap();
-    let _way = Way::within(&outside.network, near, server).await;
+    let _way = NamespaceProxy::within(&outside.network, near, server).await;
 
     let token = join_token(&outside, "joins").await;
     let joining = MachineSpec {
@@ -45,7 +45,7 @@ async fn a_machine_joins_a_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_join_that_fails_says_why_and_leaves_nothing() {
-    let outside = Outside::start_with(STRATA, CONFIG).await;
+    let outside = HostDaemon::start_with(STRATA, CONFIG).await;
     let node = outside.node().await;
     let lost = MachineSpec {
         // Nobody listens there.

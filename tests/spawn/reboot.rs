@@ -3,13 +3,13 @@
 
 use std::fs;
 
-use strata_testkit::machines::{Inside, Outside, machine};
+use strata_testkit::machines::{HostDaemon, NestedNode, machine};
 use strata_testkit::v1::ExecutableRestart::{Always, OnFailure};
 use strata_testkit::v1::{CellState, ExecutableInfo, ExecutableState, PowerOffRequest};
 use strata_testkit::{Node, supervised};
 
 use crate::spawn::STRATA;
-use crate::spawn::kills::kill;
+use crate::spawn::nested_kills::kill;
 
 /// In the order in which they are started, which is not that of their names.
 const ORDER: [(&str, &str); 3] = [("zoo", "first"), ("ant/in", "second"), ("zoo", "a-third")];
@@ -57,8 +57,8 @@ async fn is_back(node: &Node) {
     assert_eq!(plain.state(), CellState::Dead, "{plain:?}");
 }
 
-async fn world() -> (Outside, Inside) {
-    let outside = Outside::start(STRATA).await;
+async fn world() -> (HostDaemon, NestedNode) {
+    let outside = HostDaemon::start(STRATA).await;
     let inside = outside.spawn(machine("n1")).await;
     populate(&inside.node).await;
     (outside, inside)
@@ -96,8 +96,8 @@ async fn a_machine_that_was_switched_off_and_on_has_what_is_seen_to() {
             said += &String::from_utf8_lossy(&fs::read(file.path()).unwrap_or_default());
         }
     }
-    assert!(said.contains("ending everything"), "{said}");
-    assert!(!said.contains("did not end in time"), "{said}");
+    assert!(said.contains("stopping all processes"), "{said}");
+    assert!(!said.contains("did not exit in time"), "{said}");
 
     let on = node.spawn(machine("n1")).await.unwrap();
     let inside = outside.reach(on).await;

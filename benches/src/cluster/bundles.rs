@@ -12,7 +12,7 @@ use crate::Result;
 pub(crate) struct Bundle {
     /// `[1, 34, 4]`, to compare.
     number: [u32; 3],
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
 }
 
 impl Bundle {
@@ -24,20 +24,20 @@ impl Bundle {
 
     /// The tag of the image that holds the namespaces of a pod.
     pub(crate) fn pause(&self) -> Result<String> {
-        let told: Value = serde_json::from_slice(&fs::read(self.folder.join("bundle.json"))?)?;
+        let told: Value = serde_json::from_slice(&fs::read(self.dir.join("bundle.json"))?)?;
         let pause = told["pause"].as_str().ok_or("a bundle without pause")?;
         Ok(pause.to_owned())
     }
 
     pub(crate) fn program(&self, name: &str) -> PathBuf {
-        self.folder.join("bin").join(name)
+        self.dir.join("bin").join(name)
     }
 }
 
 /// The version that is measured, and the one it is upgraded to, where both are
 /// there.
 pub(crate) struct Bundles {
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(crate) first: Bundle,
     pub(crate) next: Option<Bundle>,
 }
@@ -48,13 +48,13 @@ impl Bundles {
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
         let cache = std::env::var_os("STRATA_CACHE").filter(|it| !it.is_empty());
         let cache = cache.map_or_else(|| home().join(".cache/strata"), PathBuf::from);
-        let folder = cache.join("kubernetes");
-        let mut all = all(&folder);
+        let dir = cache.join("kubernetes");
+        let mut all = all(&dir);
         all.sort_by_key(|bundle| bundle.number);
         let Some(oldest) = all.first().map(|bundle| bundle.number) else {
-            let folder = folder.display();
+            let dir = dir.display();
             return Err(format!(
-                "no Kubernetes in {folder}; `make kubernetes` builds it"
+                "no Kubernetes in {dir}; `make kubernetes` builds it"
             ));
         };
         // The newest patch of the oldest minor version and of the one after it.
@@ -65,23 +65,19 @@ impl Bundles {
         };
         let first = newest(oldest[1]).ok_or("the version is gone")?;
         let next = newest(oldest[1] + 1);
-        Ok(Self {
-            folder,
-            first,
-            next,
-        })
+        Ok(Self { dir, first, next })
     }
 }
 
-fn all(folder: &Path) -> Vec<Bundle> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn all(dir: &Path) -> Vec<Bundle> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     let whole = paths.filter(|path| path.join("bundle.json").exists());
-    let read = |folder: PathBuf| {
-        let name = folder.file_name()?.to_str()?.strip_prefix('v')?;
+    let read = |dir: PathBuf| {
+        let name = dir.file_name()?.to_str()?.strip_prefix('v')?;
         let parts: Option<Vec<u32>> = name.split('.').map(|part| part.parse().ok()).collect();
         let number = parts?.try_into().ok()?;
-        Some(Bundle { number, folder })
+        Some(Bundle { number, dir })
     };
     whole.filter_map(read).collect()
 }

@@ -28,7 +28,7 @@ pub(crate) fn by_hand(world: &World, bundle: &Bundle) -> Result<ByHand> {
         .arg(script)
         .env("STRATA", &world.binary)
         .env("STRATA_DATA_DIR", world.daemon.data_dir())
-        .env("BUNDLE", &bundle.folder)
+        .env("BUNDLE", &bundle.dir)
         .env("VERSION", bundle.version())
         .env("PAUSE", bundle.pause()?);
     let told = finish(command)?;

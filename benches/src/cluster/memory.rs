@@ -58,8 +58,8 @@ pub(crate) async fn on_machines(node: &Node) -> Result<Vec<(String, Memory)>> {
     Ok(found)
 }
 
-/// The agent in the network of this process. Processes come and go while one
-/// looks: what cannot be read is not it.
+/// The agent in the network of this process. Processes come and go meanwhile:
+/// what cannot be read is not it.
 fn agent_beside(pid: &str) -> Result<Option<String>> {
     let network = |pid: &str| fs::read_link(Path::new("/proc").join(pid).join("ns/net"));
     let own = network(pid)?;

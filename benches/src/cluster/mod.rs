@@ -15,7 +15,7 @@ use bundles::Bundles;
 use memory::{Memory, megabytes, on_machines};
 use ours::World;
 
-use crate::stats::{Board, load, milliseconds, skipped};
+use crate::stats::{Scoreboard, load, milliseconds, skipped};
 use crate::world::settle;
 use crate::{Effort, Result};
 
@@ -27,7 +27,7 @@ const DELETE: &str = "strata: cluster delete, until COMPLETED";
 const WHOLE: &str = "by hand, on machines that are up, until both Ready";
 const FROM_INIT: &str = "by hand, from kubeadm init on";
 /// What is still being tidied up after a cluster came or went.
-const QUIET: Duration = Duration::from_secs(3);
+const SETTLE_TIME: Duration = Duration::from_secs(3);
 
 #[allow(clippy::print_stdout)]
 pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
@@ -41,7 +41,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     println!("Kubernetes {}\n", bundles.first.version());
     load("before");
     let world = World::start(binary, &bundles).await;
-    let mut board = Board::default();
+    let mut board = Scoreboard::default();
     let memory = tokio::task::block_in_place(|| -> Result<_> {
         let memory = memory_of_two(&world, &bundles, &mut board)?;
         by_hand_once(&world, &bundles, &mut board)?;
@@ -77,7 +77,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
 }
 
 /// From nothing to nothing.
-fn life(world: &World, bundles: &Bundles, next: Option<&str>, board: &mut Board) -> Result {
+fn life(world: &World, bundles: &Bundles, next: Option<&str>, board: &mut Scoreboard) -> Result {
     settle();
     create(world, "k1", bundles, board)?;
     board.add(SCALE, world.done("pool scale k1 workers 2")?);
@@ -93,7 +93,7 @@ fn life(world: &World, bundles: &Bundles, next: Option<&str>, board: &mut Board)
     Ok(())
 }
 
-fn create(world: &World, name: &str, bundles: &Bundles, board: &mut Board) -> Result {
+fn create(world: &World, name: &str, bundles: &Bundles, board: &mut Scoreboard) -> Result {
     let created = world.create(name, &bundles.first)?;
     board.add(CREATE, created.ready);
     board.add(COMPLETED, created.completed);
@@ -103,10 +103,10 @@ fn create(world: &World, name: &str, bundles: &Bundles, board: &mut Board) -> Re
     Ok(())
 }
 
-/// Says at once how it stands to the last one of ours: a busy moment of the
+/// Prints at once how it compares to the last one of ours: a busy moment of the
 /// machine is seldom that of all rounds.
 #[allow(clippy::print_stdout)]
-fn by_hand_once(world: &World, bundles: &Bundles, board: &mut Board) -> Result {
+fn by_hand_once(world: &World, bundles: &Bundles, board: &mut Scoreboard) -> Result {
     settle();
     let times = by_hand::by_hand(world, &bundles.first)?;
     if let Some(ours) = board.last(CREATE) {
@@ -131,9 +131,9 @@ struct Measured {
 
 /// One cluster, then another one beside it. The first one pays for what is
 /// made once, so the second one is what a cluster takes.
-fn memory_of_two(world: &World, bundles: &Bundles, board: &mut Board) -> Result<Measured> {
+fn memory_of_two(world: &World, bundles: &Bundles, board: &mut Scoreboard) -> Result<Measured> {
     let server = || {
-        std::thread::sleep(QUIET);
+        std::thread::sleep(SETTLE_TIME);
         Memory::of(world.daemon.pid())
     };
     let mut rows = vec![("the daemon, no cluster yet".to_owned(), server()?)];

@@ -12,11 +12,11 @@ use super::bundles::{Bundle, Bundles};
 use crate::Result;
 
 /// How long anything of a cluster may take on a busy machine.
-const PATIENCE: &str = "900";
+const TIMEOUT: &str = "900";
 /// Two clusters of two, and one more.
 const MACHINES: u32 = 5;
 
-/// A control plane, its machines, and nobody else's network.
+/// A control plane, its machines, and a network of their own.
 pub(crate) struct World {
     pub(crate) daemon: Daemon,
     pub(crate) network: NetworkNamespace,
@@ -29,7 +29,7 @@ impl World {
         let config = format!(
             "[machines]\nlocal = {MACHINES}\n[images]\nhigh_water = 100\n\
              [clusters]\nbundles = {:?}\n",
-            bundles.folder
+            bundles.dir
         );
         let daemon = Daemon::build(binary)
             .config(&config)
@@ -94,7 +94,7 @@ impl World {
 
     /// A program in the network of this world, with an end.
     pub(crate) fn within(&self, program: &Path) -> Command {
-        let mut command = self.network.command(["timeout", PATIENCE]);
+        let mut command = self.network.command(["timeout", TIMEOUT]);
         command.arg(program);
         command
     }

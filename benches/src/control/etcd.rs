@@ -9,21 +9,21 @@ use strata_store::{EtcdOptions, Store};
 
 use crate::Result;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Etcd {
     child: Child,
     pub(crate) url: String,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 impl Etcd {
     pub(crate) async fn start() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        let dir = tempfile::tempdir()?;
         let (url, peers) = (free()?, free()?);
         let child = Command::new("etcd")
             .arg("--data-dir")
-            .arg(folder.path().join("data"))
+            .arg(dir.path().join("data"))
             .args(["--listen-client-urls", &url])
             .args(["--advertise-client-urls", &url])
             .args(["--listen-peer-urls", &peers])
@@ -37,9 +37,9 @@ impl Etcd {
         let started = Self {
             child,
             url,
-            _folder: folder,
+            _dir: dir,
         };
-        tokio::time::timeout(PATIENCE, started.answers())
+        tokio::time::timeout(TIMEOUT, started.answers())
             .await
             .map_err(|_| "etcd does not answer")?;
         Ok(started)

@@ -1,6 +1,6 @@
-//! Nodes that only pretend: each has its certificate, its connection and its
-//! stream of assignments, and tells its load each second as a node does. What
-//! is assigned to it is read and, if wanted, said to run.
+//! Simulated nodes: each has its certificate, its connection and its stream of
+//! assignments, and reports its load each second as a node does. What is
+//! assigned to it is read and, if wanted, reported as running.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::Result;
 pub(crate) enum Instances {
     /// They stay assigned.
     Stay,
-    /// They are said to run.
+    /// They are reported as running.
     Run,
 }
 
@@ -51,8 +51,8 @@ impl Fleet {
             let hello = Hello {
                 version: "bench".into(),
                 capacity: Some(ROOM),
-                // Its own from before: of those who ask for any at the same
-                // moment, some are sent away to come again.
+                // Its own from before: of nodes that request any at the same
+                // moment, some are refused and have to come again.
                 subnet: format!("10.42.{number}.0/24"),
                 ..Hello::default()
             };

@@ -88,19 +88,19 @@ pub(crate) async fn create_many(
     count: usize,
     until: Status,
 ) -> Result<Loaded> {
-    const AT_ONCE: usize = 64;
+    const CONCURRENCY: usize = 64;
     let one = |(number, mut client): (usize, Client)| async move {
         let mut took = Vec::new();
-        for _ in 0..count / AT_ONCE + usize::from(number < count % AT_ONCE) {
+        for _ in 0..count / CONCURRENCY + usize::from(number < count % CONCURRENCY) {
             took.push(create(&mut client, NOWHERE, until).await?);
         }
         Ok(took)
     };
-    let clients = clients(connections, AT_ONCE).into_iter();
+    let clients = clients(connections, CONCURRENCY).into_iter();
     gather(clients.enumerate().map(one)).await
 }
 
-/// No node that pretends will ever look for it.
+/// No simulated node will ever pull it.
 const NOWHERE: &str = "docker.io/library/busybox:latest";
 
 /// Creates an instance and reads its stream until it is so; then hangs up.

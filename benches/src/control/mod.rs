@@ -14,13 +14,13 @@ pub(crate) use etcd::Etcd;
 pub(crate) use fleet::{Fleet, Instances};
 pub(crate) use https::KeptAlive;
 pub(crate) use load::{Loaded, create_for, create_many, repeat_for};
-pub(crate) use puts::{Put, put_for};
+pub(crate) use puts::{PutTarget, put_for};
 
 use std::path::Path;
 use std::time::Duration;
 
 use strata_client::{Connection, Target};
-use strata_identity::{Authority, CertificateSpec, Credentials};
+use strata_identity::{Ca, CertificateSpec, Credentials};
 use strata_testkit::Daemon;
 use strata_types::Role;
 
@@ -32,23 +32,23 @@ const ON_ONE: usize = 32;
 
 pub(crate) struct Server {
     pub(crate) daemon: Daemon,
-    authority: Authority,
+    authority: Ca,
     pub(crate) admin: Credentials,
     pub(crate) url: String,
 }
 
 impl Server {
-    /// `strata server` on a folder and a port of its own.
+    /// `strata server` on a directory and a port of its own.
     pub(crate) async fn start(binary: &Path, config: &str) -> Result<Self> {
         let daemon = Daemon::build(binary).role("server").config(config);
         Self::of(daemon.start().await)
     }
 
     fn of(daemon: Daemon) -> Result<Self> {
-        let folder = daemon.data_dir();
+        let dir = daemon.data_dir();
         Ok(Self {
-            authority: Authority::open(&folder.join("ca"))?,
-            admin: Credentials::read(&folder.join("client"))?,
+            authority: Ca::open(&dir.join("ca"))?,
+            admin: Credentials::read(&dir.join("client"))?,
             url: daemon.endpoints().server.ok_or("there is no server")?,
             daemon,
         })

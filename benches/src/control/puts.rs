@@ -15,11 +15,10 @@ const VALUE: usize = 512;
 /// So many keys, written over and over.
 const KEYS: usize = 10_000;
 
-/// Where to put.
-pub(crate) type Put = Arc<dyn Store>;
+pub(crate) type PutTarget = Arc<dyn Store>;
 
 /// So many committers at once, each with one put after the other.
-pub(crate) async fn put_for(store: &Put, at_once: usize, time: Duration) -> Result<Loaded> {
+pub(crate) async fn put_for(store: &PutTarget, at_once: usize, time: Duration) -> Result<Loaded> {
     let until = Instant::now() + time;
     let one = |first: usize| {
         let store = store.clone();

@@ -18,20 +18,20 @@ use crate::NetworkNamespace;
 /// `ETH_P_ALL` in the order of the network.
 const EVERYTHING: u32 = 0x0300;
 const UDP: u8 = 17;
-/// So many packets with the marker are told of.
-const TOLD: usize = 1000;
+/// So many packets with the marker are reported.
+const MAX_REPORTED_PACKETS: usize = 1000;
 
 /// Looks at packets until it is dropped.
 #[derive(Debug)]
 pub struct Capture {
-    seen: Arc<Mutex<Captured>>,
+    seen: Arc<Mutex<CapturedPackets>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What was seen.
 #[derive(Clone, Debug, Default)]
-pub struct Captured {
+pub struct CapturedPackets {
     /// How many IPv4 packets.
     pub packets: u64,
     /// How many datagrams, by the port they go to.
@@ -43,7 +43,7 @@ pub struct Captured {
 /// A packet with the marker in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// Where its outermost header says it goes.
+    /// The destination in its outermost header.
     pub to: Ipv4Addr,
     /// The port it goes to, of a datagram.
     pub port: Option<u16>,
@@ -66,7 +66,7 @@ impl Capture {
         });
         let socket = socket.expect("packets can be looked at");
         let (seen, stop) = (
-            Arc::<Mutex<Captured>>::default(),
+            Arc::<Mutex<CapturedPackets>>::default(),
             Arc::<AtomicBool>::default(),
         );
         let (into, ended, marker) = (seen.clone(), stop.clone(), marker.as_bytes().to_vec());
@@ -87,7 +87,7 @@ impl Capture {
     }
 
     /// What was seen so far.
-    pub fn seen(&self) -> Captured {
+    pub fn seen(&self) -> CapturedPackets {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.clone()
     }
@@ -102,7 +102,7 @@ impl Drop for Capture {
     }
 }
 
-impl Captured {
+impl CapturedPackets {
     fn look(&mut self, packet: &[u8], marker: &[u8]) {
         let (Some(first), Some(to)) = (packet.first(), packet.get(16..20)) else {
             return;
@@ -120,7 +120,7 @@ impl Captured {
             *self.datagrams.entry(port).or_default() += 1;
         }
         let marked = packet.windows(marker.len()).any(|bytes| bytes == marker);
-        if marked && self.marked.len() < TOLD {
+        if marked && self.marked.len() < MAX_REPORTED_PACKETS {
             let to = Ipv4Addr::new(to[0], to[1], to[2], to[3]);
             self.marked.push(Marked { to, port });
         }
@@ -139,6 +139,6 @@ impl NetworkNamespace {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        crate::way::inside(&self.path(), work)
+        crate::namespace_proxy::inside(&self.path(), work)
     }
 }

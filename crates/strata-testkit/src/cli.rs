@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::netns::NetworkNamespace;
 
 /// A command that has not ended by then hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where the binary looks for programs.
 pub(crate) const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A way to run the binary. Sees nothing of the user who runs the tests.
+/// A way to run the binary. Independent of the user that runs the tests.
 #[derive(Clone, Debug)]
 pub struct Cli {
     binary: PathBuf,
@@ -74,7 +74,10 @@ impl Cli {
     }
 
     /// Runs a command to its end.
-    pub async fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran {
+    pub async fn run<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> CommandOutput {
         let command = self.command(arguments);
         finish(command).await
     }
@@ -84,7 +87,7 @@ impl Cli {
 ///
 /// # Panics
 /// When it cannot be started or does not end.
-pub(crate) async fn finish(mut command: Command) -> Ran {
+pub(crate) async fn finish(mut command: Command) -> CommandOutput {
     let shown = format!("{command:?}");
     let child = command
         .spawn()
@@ -92,24 +95,24 @@ pub(crate) async fn finish(mut command: Command) -> Ran {
     let pid = pid_of(&child);
     let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
     tokio::pin!(waiting);
-    let output = match tokio::time::timeout(PATIENCE, &mut waiting).await {
+    let output = match tokio::time::timeout(COMMAND_TIMEOUT, &mut waiting).await {
         Ok(output) => output,
         Err(_) => {
             let _ = kill_process(pid, Signal::KILL);
             let _ = waiting.await;
-            panic!("{shown} did not end within {PATIENCE:?}");
+            panic!("{shown} did not end within {COMMAND_TIMEOUT:?}");
         }
     };
     let output = output.expect("waiting does not panic");
-    Ran::new(shown, output.unwrap_or_else(|error| panic!("{error}")))
+    CommandOutput::new(shown, output.unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// Copies files and folders with all that they are into a folder, which is
+/// Copies files and directories with all that they are into a directory, which is
 /// made when there are any.
-pub(crate) fn copy_into(folder: &Path, all: &[PathBuf]) {
+pub(crate) fn copy_into(dir: &Path, all: &[PathBuf]) {
     for path in all {
-        std::fs::create_dir_all(folder).expect("a folder can be made");
-        let copied = Command::new("cp").arg("-a").arg(path).arg(folder).status();
+        std::fs::create_dir_all(dir).expect("a directory can be made");
+        let copied = Command::new("cp").arg("-a").arg(path).arg(dir).status();
         assert!(copied.expect("cp can be run").success(), "{path:?}");
     }
 }
@@ -120,7 +123,7 @@ pub(crate) fn pid_of(child: &Child) -> Pid {
 
 /// What came of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     shown: String,
     /// The exit code; none when a signal ended it.
     pub code: Option<i32>,
@@ -130,7 +133,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     fn new(shown: String, output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Self {

@@ -26,7 +26,7 @@ pub enum Nodes {
 }
 
 /// Starts the product with this configuration and runs a file of
-/// `tests/conformance` against it. Says of every case how it went.
+/// `tests/conformance` against it. Returns the result of every case.
 ///
 /// # Panics
 /// When a case fails.
@@ -68,7 +68,7 @@ pub async fn conformance(binary: &str, config: &str, nodes: Nodes, file: &str) {
     );
 }
 
-/// The file that says to the suite where everything is.
+/// The file that gives the suite all addresses.
 fn describe(daemon: &Daemon, binary: &str, nodes: Nodes) -> PathBuf {
     let endpoints = daemon.endpoints();
     let server = endpoints.server.expect("there is a server");

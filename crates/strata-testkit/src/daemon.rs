@@ -1,9 +1,10 @@
-//! A daemon of one's own: the real binary in a folder of its own, on ports
-//! of its own. It can be killed, started again on the same folder, and asked
-//! to end. When it goes out of scope everything of it goes, and must be gone.
+//! A daemon of the test's own: the real binary in a directory of its own, on
+//! ports of its own. It can be killed, started again on the same directory, and
+//! stopped. When it goes out of scope everything of it goes, and must be gone.
 
 mod process;
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use crate::gate::Gate;
 use crate::host::{Host, open_file_names, open_files, watches};
 use crate::netns::NetworkNamespace;
 use crate::node::Node;
+use crate::wait::{TEST_TIMEOUT, wait_for};
 use process::{end, start};
 
 /// What kind of daemon to start.
@@ -31,10 +33,11 @@ pub struct DaemonBuilder {
     network: Option<NetworkNamespace>,
     disk: Option<PathBuf>,
     listen: String,
-    /// Files and folders that its data folder begins with.
+    /// Files and directories that its data directory begins with.
     begins_with: Vec<PathBuf>,
     /// Where it looks for programs first.
     programs: Option<PathBuf>,
+    environment: Vec<(String, OsString)>,
 }
 
 impl DaemonBuilder {
@@ -59,14 +62,14 @@ impl DaemonBuilder {
         self
     }
 
-    /// Everything of it below this folder.
+    /// Everything of it below this directory.
     #[must_use]
-    pub fn on_disk(mut self, folder: &Path) -> Self {
-        self.disk = Some(folder.to_owned());
+    pub fn on_disk(mut self, dir: &Path) -> Self {
+        self.disk = Some(dir.to_owned());
         self
     }
 
-    /// Where its server listens; a free port of the loopback unless told.
+    /// Where its server listens; a free port of the loopback by default.
     #[must_use]
     pub fn listen(mut self, address: &str) -> Self {
         self.listen = address.to_owned();
@@ -84,10 +87,10 @@ impl DaemonBuilder {
         self
     }
 
-    /// Looks for programs, QEMU for one, in this folder first.
+    /// Looks for programs, QEMU for one, in this directory first.
     #[must_use]
-    pub fn programs(mut self, folder: &Path) -> Self {
-        self.programs = Some(folder.to_owned());
+    pub fn programs(mut self, dir: &Path) -> Self {
+        self.programs = Some(dir.to_owned());
         self
     }
 
@@ -108,19 +111,19 @@ impl DaemonBuilder {
         daemon
     }
 
-    /// A folder for it, and nothing that runs yet.
+    /// A directory for it, and nothing that runs yet.
     ///
     /// # Panics
-    /// When there is no room for the folder.
+    /// When there is no room for the directory.
     pub fn stopped(self) -> Daemon {
         strata_identity::install_crypto_provider();
-        let folder = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix("strata-test-")
             .tempdir_in(self.disk.clone().unwrap_or_else(std::env::temp_dir))
-            .expect("a folder can be made");
+            .expect("a directory can be made");
         let daemon = Daemon {
             builder: self,
-            folder,
+            dir,
             child: None,
             ready: String::new(),
         };
@@ -146,13 +149,13 @@ fn register(data_dir: &Path) {
 #[derive(Debug)]
 pub struct Daemon {
     builder: DaemonBuilder,
-    folder: TempDir,
+    dir: TempDir,
     child: Option<Child>,
     ready: String,
 }
 
 impl Daemon {
-    /// A daemon of this binary; `strata up` unless told.
+    /// A daemon of this binary; `strata up` by default.
     pub fn build(binary: impl Into<PathBuf>) -> DaemonBuilder {
         DaemonBuilder {
             binary: binary.into(),
@@ -164,10 +167,11 @@ impl Daemon {
             listen: "127.0.0.1:0".to_owned(),
             begins_with: Vec::new(),
             programs: None,
+            environment: Vec::new(),
         }
     }
 
-    /// `strata up` with nothing said, and a connected client.
+    /// `strata up` with defaults, and a connected client.
     pub async fn up(binary: impl Into<PathBuf>) -> (Self, Node) {
         let daemon = Self::build(binary).start().await;
         let node = daemon.node().await;
@@ -194,7 +198,13 @@ impl Daemon {
         self.builder.binary = binary.into();
     }
 
-    /// Starts again, or for the first time, on the same folder.
+    /// A variable of its environment, from the next start on.
+    pub fn set_environment(&mut self, name: &str, value: impl Into<OsString>) {
+        let variable = (name.to_owned(), value.into());
+        self.builder.environment.push(variable);
+    }
+
+    /// Starts again, or for the first time, on the same directory.
     ///
     /// # Panics
     /// When it does not come to serve.
@@ -241,7 +251,7 @@ impl Daemon {
         let log = File::options()
             .create(true)
             .append(true)
-            .open(self.folder.path().join("stderr"))
+            .open(self.dir.path().join("stderr"))
             .expect("a log can be made");
         let DaemonBuilder {
             role,
@@ -249,10 +259,12 @@ impl Daemon {
             arguments,
             listen,
             programs,
+            environment,
             ..
         } = &self.builder;
         let mut command = self.cli().command([*role, "--data-dir"]);
         command.arg(self.data_dir()).stderr(log);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         if let Some(programs) = programs {
             command.env("PATH", format!("{}:{PROGRAMS}", programs.display()));
         }
@@ -263,7 +275,7 @@ impl Daemon {
             command.args(["--node-listen", "127.0.0.1:0"]);
         }
         if let Some(text) = config {
-            let file = self.folder.path().join("config.toml");
+            let file = self.dir.path().join("config.toml");
             fs::write(&file, text).expect("a file can be written");
             command.arg("--config").arg(file);
         }
@@ -278,14 +290,14 @@ impl Daemon {
 
     /// All state of the run.
     pub fn data_dir(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.dir.path().join("data")
     }
 
-    /// A folder beside the data folder, for whatever a test needs.
+    /// A directory beside the data directory, for whatever a test needs.
     pub fn scratch(&self) -> PathBuf {
-        let folder = self.folder.path().join("scratch");
-        fs::create_dir_all(&folder).expect("a folder can be made");
-        folder
+        let dir = self.dir.path().join("scratch");
+        fs::create_dir_all(&dir).expect("a directory can be made");
+        dir
     }
 
     /// A gate for scripts that run in its cells.
@@ -316,14 +328,14 @@ impl Daemon {
         open_file_names(self.pid())
     }
 
-    /// How many files and folders the daemon watches.
+    /// How many files and directories the daemon watches.
     pub fn watches(&self) -> usize {
         watches(self.pid())
     }
 
     /// What it wrote to standard error.
     pub fn log(&self) -> String {
-        let log = fs::read(self.folder.path().join("stderr")).unwrap_or_default();
+        let log = fs::read(self.dir.path().join("stderr")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
@@ -338,15 +350,15 @@ impl Daemon {
 
     /// The binary, with a home of its own and no word about any daemon.
     pub fn cli(&self) -> Cli {
-        let cli = Cli::new(&self.builder.binary, self.folder.path());
+        let cli = Cli::new(&self.builder.binary, self.dir.path());
         match &self.builder.network {
             Some(network) => cli.within(network),
             None => cli,
         }
     }
 
-    /// The binary, told of this daemon.
-    pub fn told_cli(&self) -> Cli {
+    /// The binary, with the address of this daemon.
+    pub fn cli_with_endpoints(&self) -> Cli {
         self.cli().env("STRATA_DATA_DIR", self.data_dir())
     }
 
@@ -379,7 +391,7 @@ impl Daemon {
             "--out",
             &out,
         ];
-        self.told_cli().run(issue).await.ok();
+        self.cli_with_endpoints().run(issue).await.ok();
         self.node_with(&directory).await.expect("the node answers")
     }
 
@@ -393,12 +405,12 @@ impl Daemon {
         Node::new(client.unwrap_or_else(|error| panic!("{error}\n{}", self.log())))
     }
 
-    /// A client over the node's TLS port with the credentials in `folder`.
-    pub async fn node_with(&self, folder: &Path) -> Result<Node, Error> {
+    /// A client over the node's TLS port with the credentials in `dir`.
+    pub async fn node_with(&self, dir: &Path) -> Result<Node, Error> {
         let address = self.endpoints().node.expect("there is a node");
         let target = Target::Tls {
             address: address.parse().expect("an address is one"),
-            credentials: Credentials::read(folder).expect("the credentials can be read"),
+            credentials: Credentials::read(dir).expect("the credentials can be read"),
         };
         NodeClient::connect(&target).await.map(Node::new)
     }
@@ -423,6 +435,30 @@ impl Daemon {
         let signal = if frozen { Signal::STOP } else { Signal::CONT };
         kill_process(pid.expect("a daemon that runs has a pid"), signal)
             .expect("a daemon can be signalled");
+    }
+
+    /// SIGTERM, without waiting for its end.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn signal_end(&self) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a daemon that runs has a pid"), Signal::TERM)
+            .expect("a daemon can be signalled");
+    }
+
+    /// Waits until it has ended by itself; how it did.
+    ///
+    /// # Panics
+    /// When it does not run or does not end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("the daemon runs");
+        wait_for("the daemon to end by itself", TEST_TIMEOUT, async || {
+            let status = child.try_wait().map_err(|error| error.to_string())?;
+            status.ok_or_else(|| "it runs".to_owned())
+        })
+        .await
     }
 
     /// SIGTERM; how it ended and how long that took.
@@ -476,7 +512,7 @@ impl Daemon {
         }
     }
 
-    /// The end of the log, for whoever reads why a test failed.
+    /// The end of the log, for the reader of a failed test.
     #[allow(clippy::print_stderr)]
     fn show(&self) {
         let log = self.log();

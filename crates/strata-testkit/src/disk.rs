@@ -6,12 +6,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::wait::{PATIENCE, wait_for_blocking};
+use crate::wait::{TEST_TIMEOUT, wait_for_blocking};
 
 /// A mounted file system of few bytes.
 #[derive(Debug)]
 pub struct SmallDisk {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl SmallDisk {
@@ -20,15 +20,15 @@ impl SmallDisk {
     /// # Panics
     /// When this machine cannot make or mount it.
     pub fn new(bytes: u64) -> Self {
-        let folder = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix("strata-disk-")
             .tempdir()
-            .expect("a folder can be made");
-        let disk = Self { folder };
-        let file = disk.folder.path().join("file");
+            .expect("a directory can be made");
+        let disk = Self { dir };
+        let file = disk.dir.path().join("file");
         let made = std::fs::File::create(&file).and_then(|file| file.set_len(bytes));
         made.expect("a file can be made");
-        std::fs::create_dir(disk.path()).expect("a folder can be made");
+        std::fs::create_dir(disk.path()).expect("a directory can be made");
         let (file, mounted) = (file.to_string_lossy(), disk.path());
         run(
             "mkfs.ext4",
@@ -40,7 +40,7 @@ impl SmallDisk {
 
     /// Where it is mounted.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join("disk")
+        self.dir.path().join("disk")
     }
 
     /// Fills it but for so many bytes; what fills it goes with the file.
@@ -90,7 +90,7 @@ impl Drop for SmallDisk {
             let _ = unmount();
             return;
         }
-        // The kernel takes a moment to let go of what pods had mounted.
-        wait_for_blocking("the small disk to be free", PATIENCE, unmount);
+        // The kernel takes a moment to release what pods had mounted.
+        wait_for_blocking("the small disk to be free", TEST_TIMEOUT, unmount);
     }
 }

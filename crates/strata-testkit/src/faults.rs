@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::pid_of;
-use crate::wait::{PATIENCE, wait_for_blocking};
+use crate::wait::{TEST_TIMEOUT, wait_for_blocking};
 
 /// Calls that are held up. A tenth of a second in all for an operation.
-const HELD: &str = "mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,rmdir,symlinkat,\
+const DELAYED_CALLS: &str = "mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,rmdir,symlinkat,\
     linkat,mknodat,fsopen,fsconfig,fsmount,move_mount,open_tree,mount_setattr,mount,sendmsg,\
     sendto,bind,setns,unshare,clone,clone3";
 /// Calls that come too often for that; only some of them change anything.
-const SEEN: &str = "openat,write,writev";
+const TRACED_CALLS: &str = "openat,write,writev";
 const HOLD_MICROSECONDS: u32 = 3000;
-const TIME_TO_LET_GO: Duration = Duration::from_millis(300);
+const DETACH_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The n-th call of a kind, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,14 +46,14 @@ impl fmt::Display for Step {
 
 /// What was seen of a daemon's calls.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct TracedCalls {
     /// How often each kind of call was made.
     pub counts: BTreeMap<String, usize>,
     /// The very call at which the daemon was killed.
     pub struck: Option<String>,
 }
 
-impl Seen {
+impl TracedCalls {
     /// All steps, or `most` of each kind, spread evenly.
     pub fn steps(&self, most: usize) -> Vec<Step> {
         let of_kind = |(call, count): (&String, &usize)| {
@@ -75,7 +75,7 @@ impl Seen {
 #[derive(Debug)]
 pub struct Tracer {
     strace: Child,
-    reader: Option<JoinHandle<Seen>>,
+    reader: Option<JoinHandle<TracedCalls>>,
 }
 
 impl Tracer {
@@ -85,8 +85,8 @@ impl Tracer {
     /// # Panics
     /// When strace cannot follow it.
     pub fn attach(pid: u32, data_dir: &Path, step: Option<Step>) -> Self {
-        let trace = format!("trace={HELD},{SEEN}");
-        let inject = format!("inject={HELD}:delay_exit={HOLD_MICROSECONDS}");
+        let trace = format!("trace={DELAYED_CALLS},{TRACED_CALLS}");
+        let inject = format!("inject={DELAYED_CALLS}:delay_exit={HOLD_MICROSECONDS}");
         let mut strace = Command::new("strace")
             .args(["-f", "-qq", "-yy", "-s", "32", "-b", "execve"])
             .args(["-e", &trace, "-e", &inject, "-o", "/dev/stdout"])
@@ -102,14 +102,14 @@ impl Tracer {
             data_dir: data_dir.to_string_lossy().into_owned(),
             step,
             begun: HashMap::new(),
-            seen: Seen::default(),
+            seen: TracedCalls::default(),
         };
         let reader = std::thread::spawn(move || counter.read(output));
         let mut tracer = Self {
             strace,
             reader: Some(reader),
         };
-        wait_for_blocking("strace to follow the daemon", PATIENCE, || {
+        wait_for_blocking("strace to follow the daemon", TEST_TIMEOUT, || {
             tracer.follows(pid)
         });
         tracer
@@ -134,19 +134,19 @@ impl Tracer {
     /// Follows no more; what was seen.
     ///
     /// # Panics
-    /// When strace does not let go.
-    pub fn finish(mut self) -> Seen {
-        self.let_go();
+    /// When strace does not detach.
+    pub fn finish(mut self) -> TracedCalls {
+        self.detach();
         let reader = self.reader.take().expect("it is read once");
         reader.join().expect("reading does not panic")
     }
 
-    /// Told to, it lets go of the living; of the dead it may wait for news
-    /// that never come.
-    fn let_go(&mut self) {
+    /// On request, it detaches from the living; of the dead it may wait for
+    /// events that never come.
+    fn detach(&mut self) {
         let begin = Instant::now();
-        wait_for_blocking("strace to let go", PATIENCE, || {
-            let signal = match begin.elapsed() > TIME_TO_LET_GO {
+        wait_for_blocking("strace to detach", TEST_TIMEOUT, || {
+            let signal = match begin.elapsed() > DETACH_TIMEOUT {
                 true => Signal::KILL,
                 false => Signal::TERM,
             };
@@ -163,7 +163,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        self.let_go();
+        self.detach();
     }
 }
 
@@ -174,11 +174,11 @@ struct Counter {
     step: Option<Step>,
     /// Calls that were begun, by thread.
     begun: HashMap<u32, String>,
-    seen: Seen,
+    seen: TracedCalls,
 }
 
 impl Counter {
-    fn read(mut self, output: impl Read) -> Seen {
+    fn read(mut self, output: impl Read) -> TracedCalls {
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
             if let Some(whole) = self.join(&line) {
@@ -246,7 +246,7 @@ impl Counter {
                 false => "message",
             });
         }
-        let held = HELD.split(',').map(str::trim);
+        let held = DELAYED_CALLS.split(',').map(str::trim);
         held.into_iter().find(|known| *known == name)
     }
 }

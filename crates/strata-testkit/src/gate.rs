@@ -1,4 +1,4 @@
-//! A gate in a script: it goes on when the test says so, and not before.
+//! A gate in a script: it goes on when the test opens it, and not before.
 //!
 //! It is a named pipe. To open one for reading blocks until another has it open
 //! for writing, so hundreds of scripts wait at a gate without a cycle of work.
@@ -17,8 +17,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(folder: &Path, name: &str) -> Self {
-        let pipe = folder.join(format!("gate-{name}"));
+    pub(crate) fn new(dir: &Path, name: &str) -> Self {
+        let pipe = dir.join(format!("gate-{name}"));
         let mode = Mode::from_raw_mode(0o644);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0)
             .expect("a named pipe can be made");
@@ -34,7 +34,7 @@ impl Gate {
         format!("until true <{}; do :; done", self.pipe.display())
     }
 
-    /// Lets everybody through, also those who come later, until it is closed.
+    /// Lets all through, also those that come later, until it is closed.
     ///
     /// # Panics
     /// When the pipe is gone.
@@ -44,7 +44,7 @@ impl Gate {
         self.set(Some(both.expect("a gate can be opened")));
     }
 
-    /// Holds back who comes from now on.
+    /// Holds back all that come from now on.
     pub fn close(&self) {
         self.set(None);
     }

@@ -1,12 +1,12 @@
 //! What one run of the product has on this machine, found by looking at the
-//! machine and not by asking the product.
+//! machine and not by querying the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::netns::NetworkNamespace;
-use crate::wait::{PATIENCE, wait_for};
+use crate::wait::{TEST_TIMEOUT, wait_for};
 
 mod pods;
 
@@ -27,9 +27,9 @@ pub struct Traces {
     pub processes: BTreeMap<i32, String>,
     /// Dead processes that one of those, or the daemon, has not reaped.
     pub zombies: BTreeMap<i32, String>,
-    /// Folders in any cgroup hierarchy.
+    /// Directories in any cgroup hierarchy.
     pub cgroups: BTreeSet<PathBuf>,
-    /// Mounts at or below the data folder.
+    /// Mounts at or below the data directory.
     pub mounts: Vec<String>,
     /// The same in the eyes of processes that are not of the run.
     pub mounts_elsewhere: BTreeSet<String>,
@@ -37,9 +37,9 @@ pub struct Traces {
     pub interfaces: BTreeSet<String>,
     /// Tables of network rules.
     pub tables: BTreeSet<String>,
-    /// Loop devices on files below the data folder.
+    /// Loop devices on files below the data directory.
     pub loop_devices: BTreeSet<String>,
-    /// What is kept of pods below the data folder.
+    /// What is kept of pods below the data directory.
     pub kept_of_pods: BTreeSet<String>,
 }
 
@@ -49,7 +49,7 @@ impl Traces {
         *self == Self::default()
     }
 
-    /// What is here and was not before, and what is missing, in words.
+    /// What is here and was not before, and what is missing, as a message.
     pub fn beyond(&self, before: &Self) -> String {
         let news: Vec<_> = self
             .processes
@@ -82,7 +82,7 @@ impl Traces {
 }
 
 impl Host {
-    /// The run of a data folder.
+    /// The run of a data directory.
     pub fn of(data_dir: &Path) -> Self {
         let run = fs::read_to_string(data_dir.join("node/run")).ok();
         Self {
@@ -99,13 +99,13 @@ impl Host {
         self
     }
 
-    /// Waits until what is found is what was found before. The kernel takes
-    /// a moment to forget the dead.
+    /// Waits until what is found is what was found before. The kernel takes a
+    /// moment to release dead processes.
     ///
     /// # Panics
     /// When something else stays.
     pub async fn returns_to(&self, before: &Traces) {
-        wait_for("the machine to be as it was", PATIENCE, async || {
+        wait_for("the machine to be as it was", TEST_TIMEOUT, async || {
             let now = self.look();
             (now == *before)
                 .then_some(())
@@ -121,7 +121,7 @@ impl Host {
     /// When it never comes to rest.
     pub async fn settled(&self) -> Traces {
         let mut last = self.look();
-        wait_for("the host to come to rest", PATIENCE, async || {
+        wait_for("the host to come to rest", TEST_TIMEOUT, async || {
             let before = std::mem::replace(&mut last, self.look());
             match last == before && last.zombies.is_empty() {
                 true => Ok(last.clone()),
@@ -169,7 +169,7 @@ impl Host {
             || process.command.split('\0').any(|word| word == data_dir)
     }
 
-    /// The run's folder in the hierarchy of a v1 controller, or in v2.
+    /// The run's directory in the hierarchy of a v1 controller, or in v2.
     pub fn cgroup(&self, controller: &str) -> PathBuf {
         let run = self.run.as_deref().expect("a node has run");
         let mounts = hierarchies();
@@ -216,11 +216,11 @@ fn hierarchies() -> Vec<(PathBuf, String)> {
     text.lines().filter_map(mount).collect()
 }
 
-fn collect(folder: &Path, found: &mut BTreeSet<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else {
+fn collect(dir: &Path, found: &mut BTreeSet<PathBuf>) {
+    let Ok(entries) = fs::read_dir(dir) else {
         return;
     };
-    found.insert(folder.to_owned());
+    found.insert(dir.to_owned());
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             collect(&entry.path(), found);
@@ -284,7 +284,7 @@ pub(crate) fn open_file_names(pid: u32) -> Vec<String> {
     names
 }
 
-/// How many folders and files a process has the kernel watch for it.
+/// How many directories and files a process has the kernel watch for it.
 pub(crate) fn watches(pid: u32) -> usize {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
         return 0;

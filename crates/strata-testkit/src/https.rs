@@ -20,7 +20,7 @@ pub struct Https {
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpsResponse {
     /// The HTTP status.
     pub status: u16,
     /// Header lines, with names in lower case.
@@ -29,7 +29,7 @@ pub struct Answer {
     pub body: String,
 }
 
-impl Answer {
+impl HttpsResponse {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter();
@@ -45,8 +45,8 @@ impl Https {
     /// When a file cannot be read.
     pub fn new(url: &str, ca: &Path, credentials: Option<&Path>) -> Self {
         let ca_pem = std::fs::read_to_string(ca).expect("the CA can be read");
-        let identity = credentials.map(|folder| {
-            let credentials = Credentials::read(folder).expect("credentials can be read");
+        let identity = credentials.map(|dir| {
+            let credentials = Credentials::read(dir).expect("credentials can be read");
             Arc::new(LiveIdentity::new(&credentials).expect("credentials can be used"))
         });
         let config = client_config(&ca_pem, identity, Expect::Any, Clock::system());
@@ -59,12 +59,17 @@ impl Https {
     }
 
     /// GET, with these further headers.
-    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> io::Result<Answer> {
+    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> io::Result<HttpsResponse> {
         self.send("GET", path, headers)
     }
 
     /// Sends a request without a body and reads the answer to its end.
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> io::Result<Answer> {
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> io::Result<HttpsResponse> {
         self.send_with(method, path, headers, "")
     }
 
@@ -76,7 +81,7 @@ impl Https {
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<HttpsResponse> {
         let host = ServerName::try_from("localhost").map_err(io::Error::other)?;
         let tls = ClientConnection::new(self.config.clone(), host).map_err(io::Error::other)?;
         let socket = TcpStream::connect(&self.address)?;
@@ -95,7 +100,7 @@ impl Https {
         )?;
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {
-            // A peer that only closes has said all it had to say.
+            // A peer that only closes has sent all it had to send.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}
             done => drop(done?),
         }
@@ -103,7 +108,7 @@ impl Https {
     }
 }
 
-fn parse(text: &str) -> io::Result<Answer> {
+fn parse(text: &str) -> io::Result<HttpsResponse> {
     let broken = || io::Error::new(io::ErrorKind::InvalidData, format!("no answer: {text:?}"));
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(broken)?;
     let mut lines = head.lines();
@@ -111,7 +116,7 @@ fn parse(text: &str) -> io::Result<Answer> {
     let headers = lines
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()));
-    Ok(Answer {
+    Ok(HttpsResponse {
         status: status.and_then(|s| s.parse().ok()).ok_or_else(broken)?,
         headers: headers.collect(),
         body: body.to_owned(),

@@ -1,7 +1,7 @@
-//! A ledger that instances write themselves: each run appends a line ten times a
-//! second to a file on the host, with the boot clock, ignores what asks it to
+//! A ledger that instances write themselves: each run appends a line ten times
+//! a second to a file on the host, with the boot clock, ignores the signal to
 //! end, and so shows when it really ran. Two runs of one instance that overlap
-//! are seen whatever the daemons say, and also while they do not run.
+//! are seen whatever the daemons report, and also while they do not run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TEST_TIMEOUT};
 use crate::wait_for;
 
 /// Where the ledger is in an instance.
@@ -48,10 +48,10 @@ impl Ledger {
     /// # Panics
     /// When there is no room for it.
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a directory can be made");
+        let dir = tempfile::tempdir().expect("a directory can be made");
         let open = fs::Permissions::from_mode(0o777);
-        fs::set_permissions(folder.path(), open).expect("it can be opened to all");
-        Self(folder)
+        fs::set_permissions(dir.path(), open).expect("it can be opened to all");
+        Self(dir)
     }
 
     /// Where it is on the host.
@@ -83,7 +83,7 @@ impl Ledger {
 
     /// Waits for the first line of the `number`th run of an instance.
     pub async fn run(&self, name: &str, number: usize) -> Run {
-        wait_for("a run in the ledger", PATIENCE, async || {
+        wait_for("a run in the ledger", TEST_TIMEOUT, async || {
             let runs = self.runs(name);
             let found = runs.get(number - 1).cloned();
             found.ok_or_else(|| format!("{name} {number}: {runs:?}"))
@@ -139,10 +139,29 @@ impl Ledger {
         }
     }
 
-    /// Whether the last run of an instance wrote within the last second.
-    pub fn is_running(&self, name: &str) -> bool {
+    /// That an instance runs: it writes a line that begins after this call. A
+    /// busy host may keep it from its turn for seconds, so the age of its last
+    /// line says nothing.
+    ///
+    /// # Panics
+    /// When it writes nothing more.
+    pub async fn assert_running(&self, name: &str) {
+        let asked = boot_time();
+        wait_for("a further line in the ledger", TEST_TIMEOUT, async || {
+            let runs = self.runs(name);
+            // `/proc/uptime` is cut to hundredths.
+            let continues = runs.iter().any(|run| run.last > asked);
+            continues
+                .then_some(())
+                .ok_or_else(|| format!("{name}: {runs:?}"))
+        })
+        .await;
+    }
+
+    /// Whether no run of an instance wrote within the last second.
+    pub fn is_silent(&self, name: &str) -> bool {
         let last = self.runs(name).into_iter().map(|run| run.last).max();
-        last.is_some_and(|last| boot_time().saturating_sub(last) < Duration::from_secs(1))
+        last.is_none_or(|last| boot_time().saturating_sub(last) >= Duration::from_secs(1))
     }
 }
 

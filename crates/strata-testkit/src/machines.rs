@@ -1,4 +1,4 @@
-//! Machines inside the machine: a daemon in a network namespace of its own,
+//! Nested nodes: a daemon in a network namespace of its own,
 //! the machines it spawned, and clients to their nodes. Two of them are a
 //! world of two nodes on one host.
 
@@ -14,15 +14,15 @@ use strata_client::{NodeClient, Target};
 use strata_identity::Credentials;
 use tonic::Status;
 
-use crate::way::Way;
+use crate::namespace_proxy::NamespaceProxy;
 use crate::{Daemon, NetworkNamespace, Node, wait_for};
 
 type Result<T> = std::result::Result<T, Status>;
 
 /// How long a node inside may take to answer, on a busy host.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A machine with nothing said but its name.
+/// A machine with nothing set but its name.
 pub fn machine(name: &str) -> MachineSpec {
     MachineSpec {
         name: name.into(),
@@ -58,12 +58,12 @@ impl Node {
         self.client().spawn().destroy(request).await.map(drop)
     }
 
-    /// Waits until a machine is as it is asked to be.
+    /// Waits until a machine meets the condition.
     ///
     /// # Panics
     /// When it does not come to be.
     pub async fn machine_until(&self, name: &str, wanted: impl Fn(&Machine) -> bool) -> Machine {
-        wait_for("the machine", ANSWERS_WITHIN, async || {
+        wait_for("the machine", READY_TIMEOUT, async || {
             let machine = self.machine(name).await.map_err(|e| e.to_string())?;
             match wanted(&machine) {
                 true => Ok(machine),
@@ -76,15 +76,15 @@ impl Node {
 
 /// A daemon in a network of its own, around the machines that it spawns.
 #[derive(Debug)]
-pub struct Outside {
+pub struct HostDaemon {
     /// The daemon.
     pub daemon: Daemon,
     /// Where it is, and the bridge of its machines.
     pub network: NetworkNamespace,
 }
 
-impl Outside {
-    /// Starts one with nothing said.
+impl HostDaemon {
+    /// Starts one with defaults.
     pub async fn start(binary: impl Into<PathBuf>) -> Self {
         Self::start_with(binary, "").await
     }
@@ -108,7 +108,7 @@ impl Outside {
     ///
     /// # Panics
     /// When it does not come to be.
-    pub async fn spawn(&self, spec: MachineSpec) -> Inside {
+    pub async fn spawn(&self, spec: MachineSpec) -> NestedNode {
         let made = self.node().await.spawn(spec).await;
         self.reach(made.expect("a machine can be made")).await
     }
@@ -118,21 +118,21 @@ impl Outside {
     ///
     /// # Panics
     /// When it does not.
-    pub async fn reach(&self, machine: Machine) -> Inside {
+    pub async fn reach(&self, machine: Machine) -> NestedNode {
         let far = machine.endpoint.strip_prefix("https://");
         let far: SocketAddr = far
             .and_then(|far| far.parse().ok())
             .expect("a machine has an endpoint");
-        let way = Way::to(&self.network, far).await;
-        let folder = self.daemon.data_dir().join("client");
+        let way = NamespaceProxy::to(&self.network, far).await;
+        let dir = self.daemon.data_dir().join("client");
         let target = Target::Tls {
             // Its certificate names the loopback as well.
             address: format!("https://{}", way.near())
                 .parse()
                 .expect("an address is one"),
-            credentials: Credentials::read(&folder).expect("the daemon has served"),
+            credentials: Credentials::read(&dir).expect("the daemon has served"),
         };
-        let node = wait_for("the node of a machine", ANSWERS_WITHIN, async || {
+        let node = wait_for("the node of a machine", READY_TIMEOUT, async || {
             let client = NodeClient::connect(&target).await;
             let client = client.map_err(|error| error.to_string())?;
             let answer = client.node().get_info(GetNodeInfoRequest {}).await;
@@ -140,7 +140,7 @@ impl Outside {
             Ok(Node::new(client))
         })
         .await;
-        Inside {
+        NestedNode {
             disk: self.disk(&machine),
             machine,
             node,
@@ -149,22 +149,22 @@ impl Outside {
     }
 
     fn disk(&self, machine: &Machine) -> PathBuf {
-        let folders = self.daemon.data_dir().join("node/_machines/folders");
-        folders.join(&machine.id).join("lib")
+        let dirs = self.daemon.data_dir().join("node/_machines/folders");
+        dirs.join(&machine.id).join("lib")
     }
 }
 
 /// A machine, and a client to its node.
-pub struct Inside {
+pub struct NestedNode {
     /// As it was when it was made or last reached.
     pub machine: Machine,
     /// Its node, over TLS.
     pub node: Node,
     disk: PathBuf,
-    _way: Way,
+    _way: NamespaceProxy,
 }
 
-impl Inside {
+impl NestedNode {
     /// Its `/var/lib`, seen from outside.
     pub fn disk(&self) -> &Path {
         &self.disk
@@ -180,17 +180,17 @@ impl Inside {
 /// Two nodes on one host.
 pub struct TwoNodes {
     /// The machine `one`.
-    pub one: Inside,
+    pub one: NestedNode,
     /// The machine `two`.
-    pub two: Inside,
+    pub two: NestedNode,
     /// What is around them.
-    pub outside: Outside,
+    pub outside: HostDaemon,
 }
 
 impl TwoNodes {
     /// Starts a daemon and two machines in it.
     pub async fn start(binary: impl Into<PathBuf>) -> Self {
-        let outside = Outside::start(binary).await;
+        let outside = HostDaemon::start(binary).await;
         let (one, two) =
             tokio::join!(outside.spawn(machine("one")), outside.spawn(machine("two")),);
         Self { one, two, outside }

@@ -16,7 +16,7 @@ use strata_client::NodeClient;
 use tonic::{Status, Streaming};
 
 use crate::requests::{cell, executable, executable_with};
-use crate::{PATIENCE, wait_for};
+use crate::{TEST_TIMEOUT, wait_for};
 
 type Result<T> = std::result::Result<T, Status>;
 
@@ -58,7 +58,7 @@ impl Node {
         self.client.cell_service().free(request).await.map(drop)
     }
 
-    /// Frees a cell without patience for what runs in it.
+    /// Frees a cell without a grace period for what runs in it.
     pub async fn free_now(&self, name: &str) -> Result<()> {
         let request = FreeCellRequest {
             cell_name: name.to_owned(),
@@ -82,8 +82,8 @@ impl Node {
         pid.ok_or_else(|| Status::internal("the answer has no pid"))
     }
 
-    /// Starts one that does not listen to SIGTERM, and waits until it is deaf:
-    /// before it has said so, it would listen. Its pid.
+    /// Starts one that ignores SIGTERM, and waits until it does: before it has
+    /// printed so, it would end. Its pid.
     pub async fn start_deaf(&self, cell: &str, name: &str, grace_ms: u32) -> Result<i64> {
         let command = "sh -c 'trap \"\" TERM; echo deaf; while :; do sleep 1; done'";
         let wanted = executable_with(cell, name, command, |options| {
@@ -148,7 +148,7 @@ impl Node {
             .ok_or_else(|| Status::not_found(format!("no executable {name}")))
     }
 
-    /// Waits until an executable is as it is asked to be.
+    /// Waits until an executable meets the condition.
     ///
     /// # Panics
     /// When it does not come to be.
@@ -158,7 +158,7 @@ impl Node {
         name: &str,
         wanted: impl Fn(&ExecutableInfo) -> bool,
     ) -> ExecutableInfo {
-        wait_for("the executable", PATIENCE, async || {
+        wait_for("the executable", TEST_TIMEOUT, async || {
             let found = self.executable(cell, name).await;
             let found = found.map_err(|status| status.to_string())?;
             match wanted(&found) {

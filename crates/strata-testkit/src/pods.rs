@@ -32,7 +32,7 @@ pub fn script(name: &str, image: &str, script: &str) -> PodSpec {
     }
 }
 
-/// A pod that does nothing until it is told to end.
+/// A pod that does nothing until it is stopped.
 pub fn idle(name: &str, image: &str) -> PodSpec {
     // The shell waits in a way that a signal interrupts.
     script(
@@ -51,8 +51,8 @@ pub fn volume(source: Source, target: &str) -> PodVolume {
     }
 }
 
-/// A folder or file of the machine, mounted into a pod.
-pub fn folder(path: &std::path::Path, target: &str) -> PodVolume {
+/// A directory or file of the machine, mounted into a pod.
+pub fn dir(path: &std::path::Path, target: &str) -> PodVolume {
     volume(Source::Folder(path.to_string_lossy().into()), target)
 }
 
@@ -67,7 +67,7 @@ pub fn shell(pod: &str, script: &str) -> ExecStart {
 
 /// What a command in a pod came to.
 #[derive(Debug)]
-pub struct Executed {
+pub struct ExecResult {
     /// What it wrote.
     pub stdout: String,
     /// What it wrote about it.
@@ -76,7 +76,7 @@ pub struct Executed {
     pub ended: ExecEnded,
 }
 
-impl Executed {
+impl ExecResult {
     /// What it wrote, without the end of the last line; it must have exited
     /// with 0.
     ///
@@ -145,7 +145,7 @@ impl Node {
         Ok(self.client().pods().list(request).await?.into_inner().pods)
     }
 
-    /// Waits until a pod has ended for good.
+    /// Waits until a pod has ended permanently.
     pub async fn wait_pod(&self, name: &str) -> Result<Pod> {
         let request = WaitPodRequest { name: name.into() };
         Ok(self.client().pods().wait(request).await?.into_inner())
@@ -156,8 +156,8 @@ impl Node {
     /// # Panics
     /// When it does not come to be.
     pub async fn pod_becomes(&self, name: &str, state: PodState) -> Pod {
-        let patience = Duration::from_secs(30);
-        wait_for("the pod's state", patience, async || {
+        let max_wait = Duration::from_secs(30);
+        wait_for("the pod's state", max_wait, async || {
             let pod = self.pod(name).await.map_err(|error| error.to_string())?;
             match pod.state() == state {
                 true => Ok(pod),
@@ -167,7 +167,7 @@ impl Node {
         .await
     }
 
-    /// Waits until a pod is as it is asked to be.
+    /// Waits until a pod meets the condition.
     ///
     /// # Panics
     /// When it does not come to be.
@@ -198,7 +198,7 @@ impl Node {
     }
 
     /// Runs a shell script in a pod to its end.
-    pub async fn sh(&self, pod: &str, script: &str) -> Result<Executed> {
+    pub async fn sh(&self, pod: &str, script: &str) -> Result<ExecResult> {
         self.exec(shell(pod, script)).await
     }
 
@@ -241,11 +241,11 @@ impl Node {
     }
 
     /// Runs something in a pod to its end.
-    pub async fn exec(&self, start: ExecStart) -> Result<Executed> {
+    pub async fn exec(&self, start: ExecStart) -> Result<ExecResult> {
         self.open(start).await?.finish().await
     }
 
-    /// Starts something in a pod, and answers a conversation with it.
+    /// Starts something in a pod, and returns a session with it.
     pub async fn open(&self, start: ExecStart) -> Result<Session> {
         let (sender, input) = mpsc::channel(4);
         let first = ExecInput {

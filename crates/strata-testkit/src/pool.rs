@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::wait::{PATIENCE, wait_for_blocking};
+use crate::wait::{TEST_TIMEOUT, wait_for_blocking};
 
 /// The least that a btrfs with one kind of block needs, and some room.
 const BYTES: u64 = 256 << 20;
@@ -15,7 +15,7 @@ const BYTES: u64 = 256 << 20;
 /// A pool, mounted or not.
 #[derive(Debug)]
 pub struct TestPool {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl TestPool {
@@ -34,14 +34,14 @@ impl TestPool {
     /// # Panics
     /// When this machine cannot make it.
     pub fn unmounted() -> Self {
-        let folder = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix("strata-pool-")
             .tempdir()
-            .expect("a folder can be made");
-        let pool = Self { folder };
+            .expect("a directory can be made");
+        let pool = Self { dir };
         let made = fs::File::create(pool.file()).and_then(|file| file.set_len(BYTES));
         made.expect("a file can be made");
-        fs::create_dir(pool.path()).expect("a folder can be made");
+        fs::create_dir(pool.path()).expect("a directory can be made");
         run("mkfs.btrfs", &["-q".as_ref(), pool.file().as_ref()]);
         pool
     }
@@ -54,12 +54,11 @@ impl TestPool {
         let (file, path) = (self.file(), self.path());
         let words: [&Path; 4] = ["-o".as_ref(), "loop".as_ref(), &file, &path];
         run("mount", &words);
-        fs::create_dir_all(path.join("volumes")).expect("a folder can be made");
+        fs::create_dir_all(path.join("volumes")).expect("a directory can be made");
         fs::write(path.join("pool-id"), format!("{}\n", self.id())).expect("there is room");
     }
 
-    /// Takes it away from where it is mounted; those who have parts of it keep
-    /// them.
+    /// Takes it away from where it is mounted; users of parts of it keep them.
     ///
     /// # Panics
     /// When it cannot be taken away.
@@ -74,7 +73,7 @@ impl TestPool {
 
     /// Where it is mounted.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join("mount")
+        self.dir.path().join("mount")
     }
 
     /// The configuration of a node that sees it.
@@ -83,7 +82,7 @@ impl TestPool {
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join("file")
+        self.dir.path().join("file")
     }
 
     /// Makes a volume of files; where its files are.
@@ -92,7 +91,7 @@ impl TestPool {
     /// When it cannot be made.
     pub fn volume(&self, name: &str) -> PathBuf {
         let data = self.subvolume(name).join("data");
-        fs::create_dir(&data).expect("a folder can be made");
+        fs::create_dir(&data).expect("a directory can be made");
         data
     }
 
@@ -143,6 +142,6 @@ impl Drop for TestPool {
             let _ = unmount();
             return;
         }
-        wait_for_blocking("the pool to be free", PATIENCE, unmount);
+        wait_for_blocking("the pool to be free", TEST_TIMEOUT, unmount);
     }
 }

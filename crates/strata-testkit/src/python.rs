@@ -26,8 +26,8 @@ pub async fn drive(script: &str, arguments: Vec<OsString>) -> Option<Vec<String>
     driven.expect("driving does not panic")
 }
 
-/// The directory of an environment that `scripts/venv` makes; the error says why
-/// its packages cannot be had.
+/// The directory of an environment that `scripts/venv` makes; the error names
+/// why its packages cannot be had.
 ///
 /// # Panics
 /// When the script fails for another reason.

@@ -1,4 +1,4 @@
-//! Requests in one line each, and refusals as tests want to see them.
+//! Requests in one line each, and refusals as tests expect them.
 
 use strata_api::error_from_status;
 use strata_api::runtime::{Cell, Executable};
@@ -48,7 +48,7 @@ pub fn executable_with(
     }
 }
 
-/// An executable that is started again as `restart` says.
+/// An executable that is started again according to `restart`.
 pub fn supervised(cell: &str, name: &str, command: &str, restart: ExecutableRestart) -> Executable {
     executable_with(cell, name, command, |options| {
         options.restart = restart.into();

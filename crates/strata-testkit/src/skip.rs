@@ -1,15 +1,15 @@
 //! Tests that cannot run here. Silence would look like success: where all of
-//! them are asked for, one that is left out has failed.
+//! them are requested, one that is left out has failed.
 
 use std::io::Write as _;
 
 /// Set to anything but `0`, no test may be left out. `make test` does.
 pub const REQUIRE_ALL: &str = "STRATA_REQUIRE_ALL";
 
-/// Says why a test is left out, whether or not its output is captured.
+/// Prints why a test is left out, whether or not its output is captured.
 ///
 /// # Panics
-/// When all tests are asked for.
+/// When all tests are requested.
 #[track_caller]
 pub fn skip(why: impl std::fmt::Display) {
     let required = std::env::var_os(REQUIRE_ALL).is_some_and(|value| value != "0");

@@ -4,11 +4,11 @@ use std::panic::Location;
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a machine that is busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(5);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Asks until the condition holds, and gives what it found. The condition's
-/// error says what is still missing; it becomes the text of the failure.
+/// Polls until the condition holds, and returns what it found. The condition's
+/// error names what is still missing; it becomes the text of the failure.
 ///
 /// # Panics
 /// When the condition does not hold in time.
@@ -30,7 +30,7 @@ pub fn wait_for<T>(
                 begin.elapsed() < timeout,
                 "waited {timeout:?} for {what} at {caller}; {missing}"
             );
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -55,7 +55,7 @@ pub fn wait_for_blocking<T>(
             begin.elapsed() < timeout,
             "waited {timeout:?} for {what}; {missing}"
         );
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

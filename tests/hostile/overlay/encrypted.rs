@@ -8,8 +8,10 @@ use strata_testkit::{Capture, NetworkNamespace, wait_for};
 
 use super::cost;
 use super::forged::{self, VXLAN_PORT};
-use super::world::{SECRET, Teller, WIREGUARD_PORT, arrives, cluster, has_wireguard, teller};
-use crate::hostile::PATIENCE;
+use super::world::{
+    InstanceLocator, SECRET, WIREGUARD_PORT, arrives, cluster, has_wireguard, reporter,
+};
+use crate::hostile::TEST_TIMEOUT;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_talk_in_secret_and_nothing_forged_arrives() {
@@ -18,7 +20,10 @@ async fn instances_talk_in_secret_and_nothing_forged_arrives() {
     }
     let mut cluster = cluster(&["auto", "required"]).await;
     let wire = Capture::start(cluster.switch.network(), SECRET);
-    let (one, two) = (teller(&cluster, "one").await, teller(&cluster, "two").await);
+    let (one, two) = (
+        reporter(&cluster, "one").await,
+        reporter(&cluster, "two").await,
+    );
     assert_ne!(one.node, two.node);
     for (from, to) in [(&one, &two), (&two, &one)] {
         from.is_told(&cluster, to).await;
@@ -36,12 +41,12 @@ async fn instances_talk_in_secret_and_nothing_forged_arrives() {
         assert_eq!(shown["overlayEncryption"], "wireguard");
     }
 
-    // VXLAN in the clear is dropped, from a stranger and from a peer.
+    // VXLAN in the clear is dropped, from an untrusted party and from a peer.
     let victim = &cluster.nodes[two.node];
-    let stranger = cluster.switch.plug(99);
+    let unauthenticated = cluster.switch.plug(99);
     let peer = cluster.nodes[one.node].network();
     for (network, marker) in [
-        (&stranger.network, "forged-by-a-stranger"),
+        (&unauthenticated.network, "forged-by-a-stranger"),
         (peer, "forged-by-a-peer"),
     ] {
         let who = (one.address, two.address);
@@ -58,8 +63,12 @@ async fn instances_talk_in_secret_and_nothing_forged_arrives() {
 
 /// It has a key that all know, and sends with the address of another's
 /// instance.
-async fn a_third_node_does_not_pass_for_another(cluster: &Cluster, one: &Teller, two: &Teller) {
-    let three = teller(cluster, "three").await;
+async fn a_third_node_does_not_pass_for_another(
+    cluster: &Cluster,
+    one: &InstanceLocator,
+    two: &InstanceLocator,
+) {
+    let three = reporter(cluster, "three").await;
     three.is_told(cluster, two).await;
     let attacker = cluster.nodes[three.node].network();
     let (victim, to) = (cluster.nodes[two.node].network(), two.address);
@@ -93,7 +102,7 @@ async fn a_node_without_encryption_is_reached_by_those_that_allow_it() {
     let cluster = cluster(&["auto", "off", "required"]).await;
     let mut tellers = Vec::new();
     for name in ["one", "two", "three"] {
-        tellers.push(teller(&cluster, name).await);
+        tellers.push(reporter(&cluster, name).await);
     }
     tellers.sort_by_key(|one| one.node);
     let [auto, off, required] = tellers.as_slice() else {
@@ -105,7 +114,7 @@ async fn a_node_without_encryption_is_reached_by_those_that_allow_it() {
     required.is_told(&cluster, auto).await;
     required.is_not_told(&cluster, off).await;
     off.is_not_told(&cluster, required).await;
-    wait_for("a warning", PATIENCE, async || {
+    wait_for("a warning", TEST_TIMEOUT, async || {
         let log = cluster.nodes[auto.node].daemon.log();
         match log.contains("is not encrypted: it has no WireGuard key") {
             true => Ok(()),

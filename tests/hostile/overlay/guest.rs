@@ -20,10 +20,10 @@ const MEMORY: u32 = 2048;
 /// The node's files are on a disk: pods need a file system with idmapped
 /// mounts.
 fn start() -> String {
-    let folder = Path::new(STRATA).parent().unwrap().display();
+    let dir = Path::new(STRATA).parent().unwrap().display();
     format!(
         "tar -C / -xf /programs.tar && rm /programs.tar\n\
-         mkdir -p {folder} && ln -s /init {STRATA}\n\
+         mkdir -p {dir} && ln -s /init {STRATA}\n\
          mkdir /data && mount /dev/nvme0n1 /data && mkdir /data/tmp\n\
          export PATH=/usr/sbin:/usr/bin:/sbin:/bin TMPDIR=/data/tmp HOME=/root STRATA_LOG=info\n\
          (cd /; for test in encrypted rekey; do \

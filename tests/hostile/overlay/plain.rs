@@ -6,15 +6,18 @@ use strata_testkit::{Capture, wait_for};
 
 use super::cost;
 use super::forged::{self, VXLAN_PORT};
-use super::world::{SECRET, arrives, cluster, has_wireguard, teller};
-use crate::hostile::PATIENCE;
+use super::world::{SECRET, arrives, cluster, has_wireguard, reporter};
+use crate::hostile::TEST_TIMEOUT;
 
 /// Also that the attack is a real one: from a peer it gets through, since who
 /// sends is all there is to tell by.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_encryption_strangers_do_not_reach_instances_and_peers_do() {
+async fn plain_overlay_is_closed_to_foreign_hosts_and_open_to_peers() {
     let cluster = cluster(&["off", "off"]).await;
-    let (one, two) = (teller(&cluster, "one").await, teller(&cluster, "two").await);
+    let (one, two) = (
+        reporter(&cluster, "one").await,
+        reporter(&cluster, "two").await,
+    );
     assert_ne!(one.node, two.node);
     let wire = Capture::start(cluster.switch.network(), SECRET);
     one.is_told(&cluster, &two).await;
@@ -25,14 +28,14 @@ async fn without_encryption_strangers_do_not_reach_instances_and_peers_do() {
     );
 
     let victim = &cluster.nodes[two.node];
-    let stranger = cluster.switch.plug(99);
+    let unauthenticated = cluster.switch.plug(99);
     let forge = |network, marker: &str| {
         let who = (one.address, two.address);
         forged::send(network, victim.plug.address, who, marker);
     };
-    let from_stranger = || forge(&stranger.network, "forged-by-a-stranger");
+    let from_anonymous = || forge(&unauthenticated.network, "forged-by-a-stranger");
     let network = victim.network();
-    assert!(!arrives(network, "forged-by-a-stranger", two.address, from_stranger).await);
+    assert!(!arrives(network, "forged-by-a-stranger", two.address, from_anonymous).await);
     let from_peer = || forge(cluster.nodes[one.node].network(), "forged-by-a-peer");
     assert!(arrives(network, "forged-by-a-peer", two.address, from_peer).await);
     let cost = cost::measure(cluster.nodes[one.node].network(), two.address);
@@ -47,12 +50,15 @@ async fn without_encryption_strangers_do_not_reach_instances_and_peers_do() {
 async fn a_node_that_requires_encryption_sends_nothing_in_the_clear() {
     let cluster = cluster(&["required", "off"]).await;
     let wire = Capture::start(cluster.switch.network(), SECRET);
-    let (one, two) = (teller(&cluster, "one").await, teller(&cluster, "two").await);
+    let (one, two) = (
+        reporter(&cluster, "one").await,
+        reporter(&cluster, "two").await,
+    );
     let (strict, open) = match one.node {
         0 => (&one, &two),
         _ => (&two, &one),
     };
-    wait_for("a warning", PATIENCE, async || {
+    wait_for("a warning", TEST_TIMEOUT, async || {
         let log = cluster.nodes[0].daemon.log();
         match log.contains("traffic with it cannot be encrypted") {
             true => Ok(()),

@@ -7,17 +7,20 @@ use strata_testkit::cluster::Cluster;
 use strata_testkit::{Capture, wait_for};
 
 use super::forged::VXLAN_PORT;
-use super::world::{SECRET, Teller, WIREGUARD_PORT, cluster, has_wireguard, teller};
-use crate::hostile::PATIENCE;
+use super::world::{InstanceLocator, SECRET, WIREGUARD_PORT, cluster, has_wireguard, reporter};
+use crate::hostile::TEST_TIMEOUT;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_in_the_clear_while_daemons_die_and_keys_change() {
+async fn overlay_traffic_stays_encrypted_across_restarts_and_rekeying() {
     if !has_wireguard() {
         return; // `guest` has a kernel that has it.
     }
     let mut cluster = cluster(&["auto", "auto"]).await;
     let wire = Capture::start(cluster.switch.network(), SECRET);
-    let (one, two) = (teller(&cluster, "one").await, teller(&cluster, "two").await);
+    let (one, two) = (
+        reporter(&cluster, "one").await,
+        reporter(&cluster, "two").await,
+    );
     both_are_told(&cluster, &one, &two).await;
 
     // The device is the kernel's: without a daemon they talk on.
@@ -36,7 +39,7 @@ async fn nothing_is_in_the_clear_while_daemons_die_and_keys_change() {
     assert_ne!(std::fs::read_to_string(&file).unwrap(), old);
     both_are_told(&cluster, &one, &two).await;
 
-    // Somebody takes the device away, and it is made anew.
+    // Somebody takes the device away, and it is made again.
     let device = device_of(&cluster, two.node);
     let network = cluster.nodes[two.node].network().clone();
     network.run(["ip", "link", "del", &device]);
@@ -63,18 +66,20 @@ async fn nothing_is_in_the_clear_while_daemons_die_and_keys_change() {
         .run(["node", "remove", &name, "--yes"])
         .await
         .ok();
-    wait_for("the device to go", PATIENCE, async || {
-        match device_of(&cluster, one.node).as_str() {
+    wait_for(
+        "the device to go",
+        TEST_TIMEOUT,
+        async || match device_of(&cluster, one.node).as_str() {
             "" => Ok(()),
             device => Err(device.to_owned()),
-        }
-    })
+        },
+    )
     .await;
     // Of a run that is taken away nothing is left in the kernel, keys included.
     let daemon = &mut cluster.nodes[two.node].daemon;
     daemon.terminate().await;
-    let folder = daemon.data_dir().display().to_string();
-    let words = ["down", "--yes", "--data-dir", &folder];
+    let dir = daemon.data_dir().display().to_string();
+    let words = ["down", "--yes", "--data-dir", &dir];
     daemon.cli().run(words).await.ok();
     let links = network.run(["ip", "-o", "link"]);
     assert!(!links.contains("st-"), "{links}");
@@ -91,7 +96,7 @@ fn device_of(cluster: &Cluster, node: usize) -> String {
     found.unwrap_or_default().to_owned()
 }
 
-async fn both_are_told(cluster: &Cluster, one: &Teller, two: &Teller) {
+async fn both_are_told(cluster: &Cluster, one: &InstanceLocator, two: &InstanceLocator) {
     one.is_told(cluster, two).await;
     two.is_told(cluster, one).await;
 }

@@ -8,7 +8,7 @@ use strata_testkit::cluster::{Cluster, port};
 use strata_testkit::v1::Pod;
 use strata_testkit::{Capture, NetworkNamespace, wait_for};
 
-use crate::hostile::{PATIENCE, STRATA};
+use crate::hostile::{STRATA, TEST_TIMEOUT};
 
 /// What nobody but instances may read.
 pub(super) const SECRET: &str = "secret-of-the-overlay-7f3a";
@@ -43,7 +43,7 @@ pub(super) async fn cluster(encryption: &[&str]) -> Cluster {
 
 /// An instance that tells the secret, on a node of its own: all have the same
 /// port.
-pub(super) async fn teller(cluster: &Cluster, name: &str) -> Teller {
+pub(super) async fn reporter(cluster: &Cluster, name: &str) -> InstanceLocator {
     let script = format!(
         "mkdir -p /tmp/www; echo {SECRET} >/tmp/www/secret; \
          yes {SECRET} | head -c {LARGE} >/tmp/www/large; \
@@ -53,18 +53,18 @@ pub(super) async fn teller(cluster: &Cluster, name: &str) -> Teller {
     instance.ports = vec![port(8080, 80)];
     cluster.run(instance).await;
     let (node, pod) = cluster.place(&format!("id-{name}")).await;
-    Teller::new(node, &pod)
+    InstanceLocator::new(node, &pod)
 }
 
 /// Where an instance is.
 #[derive(Clone, Debug)]
-pub(super) struct Teller {
+pub(super) struct InstanceLocator {
     pub(super) node: usize,
     pub(super) pod: String,
     pub(super) address: Ipv4Addr,
 }
 
-impl Teller {
+impl InstanceLocator {
     fn new(node: usize, pod: &Pod) -> Self {
         Self {
             node,
@@ -92,7 +92,7 @@ impl Teller {
 
     /// Waits until it is told the secret by another.
     pub(super) async fn is_told(&self, cluster: &Cluster, other: &Self) {
-        wait_for("the other's secret", PATIENCE, async || {
+        wait_for("the other's secret", TEST_TIMEOUT, async || {
             match self.ask(cluster, other).await?.as_str() {
                 SECRET => Ok(()),
                 said => Err(said.to_owned()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Plug, Switch};
-use crate::Way;
+use crate::NamespaceProxy;
 
 /// An etcd of one member on the switch.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Etcd {
     child: Child,
     /// Where it answers.
     pub url: String,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     plug: Plug,
 }
 
@@ -31,9 +31,9 @@ impl Etcd {
     /// When it does not start.
     pub fn start(switch: &Switch) -> Self {
         let plug = switch.plug(3);
-        let folder = tempfile::tempdir().expect("a directory can be made");
+        let dir = tempfile::tempdir().expect("a directory can be made");
         let url = format!("http://{}:2379", plug.address);
-        let data = folder.path().display().to_string();
+        let data = dir.path().display().to_string();
         let words = [
             "etcd",
             "--data-dir",
@@ -50,17 +50,17 @@ impl Etcd {
         Self {
             child: child.expect("etcd starts"),
             url,
-            _folder: folder,
+            _dir: dir,
             plug,
         }
     }
 
-    /// Another address of it, where whatever is said takes this long there and
-    /// as long back.
-    pub async fn slow(&self, delay: Duration) -> (Way, String) {
+    /// Another address of it, where each message takes this long in each
+    /// direction.
+    pub async fn slow(&self, delay: Duration) -> (NamespaceProxy, String) {
         let far: SocketAddr = (self.plug.address, 2379).into();
         let near: SocketAddr = (self.plug.address, 2378).into();
-        let way = Way::slow(&self.plug.network, near, far, delay).await;
+        let way = NamespaceProxy::slow(&self.plug.network, near, far, delay).await;
         (way, format!("http://{near}"))
     }
 

@@ -1,11 +1,11 @@
-//! What a cluster really runs: asked of the nodes themselves, by their own
-//! sockets, so that also one that is cut off tells.
+//! What a cluster really runs: queried from the nodes themselves, by their own
+//! sockets, so that also one that is cut off answers.
 
 use std::collections::BTreeMap;
 
 use strata_api::strata::v1::{Pod, PodState};
 
-use super::{Cluster, PATIENCE};
+use super::{Cluster, TEST_TIMEOUT};
 use crate::wait_for;
 
 /// The label of a pod with the id of its instance.
@@ -66,7 +66,7 @@ impl Cluster {
         rest.sort();
         wait_for(
             "what is wanted to be what runs",
-            PATIENCE,
+            TEST_TIMEOUT,
             async move || {
                 let mut up = Vec::new();
                 let mut down = Vec::new();
@@ -110,8 +110,7 @@ impl Cluster {
         found
     }
 
-    /// Waits until an instance has a single pod, and that is as it is asked
-    /// to be.
+    /// Waits until an instance has a single pod, and that meets the condition.
     ///
     /// # Panics
     /// When it does not come to be.
@@ -121,7 +120,7 @@ impl Cluster {
         id: &str,
         wanted: impl Fn(&Pod) -> bool,
     ) -> impl Future<Output = (usize, Pod)> {
-        wait_for("the instance's pod", PATIENCE, async move || {
+        wait_for("the instance's pod", TEST_TIMEOUT, async move || {
             let found = self.places(id).await;
             match found.as_slice() {
                 [(node, pod)] if wanted(pod) => Ok((*node, pod.clone())),

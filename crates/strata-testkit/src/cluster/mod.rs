@@ -25,19 +25,19 @@ use std::time::Duration;
 use strata_client::{Error, ServerClient, Target};
 use strata_identity::Credentials;
 
-use crate::way::Way;
+use crate::namespace_proxy::NamespaceProxy;
 use crate::{Cli, Daemon, Host, NetworkNamespace, Node, wait_for};
 
 pub use etcd::Etcd;
 pub use images::scripted;
 pub use look::Running;
 pub use network::{Plug, Switch};
-pub use requests::{Told, Updates, port};
+pub use requests::{ObservedState, Updates, port};
 pub use rest::Rest;
 pub use seed::{SeedNode, SeedStream};
 
 /// How long anything of a cluster may take on a machine busy with others.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 const PORT: u16 = 7700;
 
 /// What kind of cluster to start.
@@ -66,7 +66,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// How many nodes it begins with; two unless told.
+    /// How many nodes it begins with; two by default.
     #[must_use]
     pub fn nodes(mut self, nodes: u8) -> Self {
         self.nodes = nodes;
@@ -99,7 +99,7 @@ impl ClusterBuilder {
             .within(&plug.network)
             .start()
             .await;
-        let way = Way::to(&plug.network, (plug.address, PORT).into()).await;
+        let way = NamespaceProxy::to(&plug.network, (plug.address, PORT).into()).await;
         let image = scripted(&server.scratch());
         let mut cluster = Cluster {
             nodes: Vec::new(),
@@ -124,14 +124,14 @@ pub struct Cluster {
     pub nodes: Vec<Member>,
     /// The server.
     pub server: Daemon,
-    /// The image that runs whatever `SCRIPT` in its environment says.
+    /// The image that runs the `SCRIPT` in its environment.
     pub image: String,
     /// The server on the switch.
     pub plug: Plug,
     /// What joins them.
     pub switch: Switch,
     builder: ClusterBuilder,
-    way: Way,
+    way: NamespaceProxy,
 }
 
 /// A node of a cluster.
@@ -186,7 +186,7 @@ impl Cluster {
         format!("https://{}:{PORT}", self.plug.address)
     }
 
-    /// One more node, joined with a token, that the server takes in.
+    /// One more node, joined with a token, that the server accepts.
     ///
     /// # Panics
     /// When it does not come to be.
@@ -236,10 +236,10 @@ impl Cluster {
     }
 
     /// Waits until a node has come to follow the server for the `times`th
-    /// time since its folder was made.
+    /// time since its directory was made.
     pub async fn followed(&self, node: usize, times: usize) {
         let daemon = &self.nodes[node].daemon;
-        wait_for("the node to follow", PATIENCE, async || {
+        wait_for("the node to follow", TEST_TIMEOUT, async || {
             let log = daemon.log();
             match log.matches(" following").count() >= times {
                 true => Ok(()),
@@ -257,7 +257,7 @@ impl Cluster {
 
     /// The binary as an admin runs it beside the server.
     pub fn cli(&self) -> Cli {
-        self.server.told_cli()
+        self.server.cli_with_endpoints()
     }
 
     /// Takes a node off the switch.
@@ -280,34 +280,34 @@ impl Cluster {
     /// # Panics
     /// When the server does not answer for long.
     pub async fn client(&self) -> ServerClient {
-        let folder = self.server.data_dir().join("client");
-        wait_for("the server to answer", PATIENCE, async || {
-            let client = self.client_with(&folder).await;
+        let dir = self.server.data_dir().join("client");
+        wait_for("the server to answer", TEST_TIMEOUT, async || {
+            let client = self.client_with(&dir).await;
             client.map_err(|error| error.to_string())
         })
         .await
     }
 
-    /// A client with the credentials in `folder`.
-    pub async fn client_with(&self, folder: &Path) -> Result<ServerClient, Error> {
-        self.client_at(self.near(), folder).await
+    /// A client with the credentials in `dir`.
+    pub async fn client_with(&self, dir: &Path) -> Result<ServerClient, Error> {
+        self.client_at(self.near(), dir).await
     }
 
     /// A client to another server that is reached there.
-    pub async fn client_at(&self, near: SocketAddr, folder: &Path) -> Result<ServerClient, Error> {
+    pub async fn client_at(&self, near: SocketAddr, dir: &Path) -> Result<ServerClient, Error> {
         let target = Target::Tls {
             address: format!("https://{near}")
                 .parse()
                 .expect("an address is one"),
-            credentials: Credentials::read(folder).expect("the credentials can be read"),
+            credentials: Credentials::read(dir).expect("the credentials can be read"),
         };
         ServerClient::connect(&target).await
     }
 
-    /// Credentials of a role, in a folder.
+    /// Credentials of a role, in a directory.
     pub async fn credentials(&self, role: &str, name: &str) -> PathBuf {
-        let folder = self.server.scratch().join(format!("{role}-{name}"));
-        let out = folder.display().to_string();
+        let dir = self.server.scratch().join(format!("{role}-{name}"));
+        let out = dir.display().to_string();
         let words = [
             "certificate",
             "issue",
@@ -319,6 +319,6 @@ impl Cluster {
             &out,
         ];
         self.cli().run(words).await.ok();
-        folder
+        dir
     }
 }

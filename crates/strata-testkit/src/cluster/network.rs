@@ -1,12 +1,12 @@
 //! The wires of a cluster: a namespace with a bridge, and one for each machine
-//! with an address on it. Whoever is cut off hears nothing more and is told
-//! nothing: its own end stays up, as with a switch that fails.
+//! with an address on it. A machine that is cut off receives nothing more and
+//! gets no notice: its own end stays up, as with a switch that fails.
 
 use std::net::Ipv4Addr;
 
 use crate::NetworkNamespace;
 
-/// The filter of a machine that is deaf or mute.
+/// The filter of a machine that cannot receive or cannot send.
 const ONE_WAY: &str = "one_way";
 
 /// The bridge, and what hangs on it.
@@ -75,7 +75,7 @@ impl Switch {
         Self::drop_all(plug, "input", "iifname");
     }
 
-    /// Has nothing that a machine sends arrive, while it hears everything.
+    /// Drops all that a machine sends, while it receives everything.
     pub fn mute(&self, plug: &Plug) {
         Self::drop_all(plug, "output", "oifname");
     }
@@ -95,7 +95,7 @@ impl Switch {
         let port = plug.port.as_str();
         self.network
             .run(["ip", "link", "set", port, "master", "switch"]);
-        // There is none unless it was deaf or mute.
+        // There is none unless it could not receive or not send.
         let one_way = ["nft", "delete", "table", "inet", ONE_WAY];
         plug.network.output(one_way);
     }

@@ -1,21 +1,21 @@
-//! Instances as clients of the published scheduler ask for them, and the
-//! updates that they are told.
+//! Instances as clients of the published scheduler request them, and the
+//! updates that they receive.
 
 use strata_api::scheduler::{Instance, InstanceIdentifier, InstanceStatus, Port, Status as State};
 use tonic::{Status, Streaming};
 
-use super::{Cluster, PATIENCE};
+use super::{Cluster, TEST_TIMEOUT};
 
 type Result<T> = std::result::Result<T, Status>;
 
-/// A state, and what is said of it.
-pub type Told = (State, String);
+/// A state, and its message.
+pub type ObservedState = (State, String);
 
-/// What is told of an instance, one update after the other.
+/// The updates of an instance, one after the other.
 pub struct Updates {
     stream: Streaming<InstanceStatus>,
     /// All states so far, each once while it lasts.
-    pub seen: Vec<Told>,
+    pub seen: Vec<ObservedState>,
     /// The latest.
     pub last: Option<InstanceStatus>,
 }
@@ -26,7 +26,7 @@ impl Updates {
     /// # Panics
     /// When none comes for long.
     pub async fn next(&mut self) -> Result<Option<InstanceStatus>> {
-        let next = tokio::time::timeout(PATIENCE, self.stream.message()).await;
+        let next = tokio::time::timeout(TEST_TIMEOUT, self.stream.message()).await;
         let next = next.unwrap_or_else(|_| panic!("no update after {:?}", self.seen))?;
         if let Some(update) = &next {
             let told = (update.status(), update.status_description.clone());
@@ -38,7 +38,7 @@ impl Updates {
         Ok(next)
     }
 
-    /// Reads until an update is as it is asked to be.
+    /// Reads until an update meets the condition.
     ///
     /// # Panics
     /// When the stream ends before.
@@ -75,7 +75,7 @@ impl Updates {
     ///
     /// # Panics
     /// When it breaks.
-    pub async fn to_end(mut self) -> Vec<Told> {
+    pub async fn to_end(mut self) -> Vec<ObservedState> {
         while self.next().await.expect("the updates go on").is_some() {}
         self.seen
     }
@@ -83,7 +83,7 @@ impl Updates {
     /// The states so far.
     pub fn states(&self) -> Vec<State> {
         let mut states: Vec<State> = self.seen.iter().map(|(state, _)| *state).collect();
-        // The progress of a pull is told in one and the same state.
+        // The progress of a pull is reported in one and the same state.
         states.dedup();
         states
     }

@@ -5,20 +5,20 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Cluster, PATIENCE};
-use crate::{Answer, Https, wait_for};
+use super::{Cluster, TEST_TIMEOUT};
+use crate::{Https, HttpsResponse, wait_for};
 
 /// A caller of the REST API.
 #[derive(Clone, Debug)]
 pub struct Rest(Https);
 
 impl Rest {
-    /// To the server that is reached there, with the credentials in `folder`.
-    pub fn new(near: SocketAddr, folder: &Path) -> Self {
+    /// To the server that is reached there, with the credentials in `dir`.
+    pub fn new(near: SocketAddr, dir: &Path) -> Self {
         Self(Https::new(
             &format!("https://{near}"),
-            &folder.join("ca.crt"),
-            Some(folder),
+            &dir.join("ca.crt"),
+            Some(dir),
         ))
     }
 
@@ -26,14 +26,19 @@ impl Rest {
     ///
     /// # Panics
     /// When the server does not answer.
-    pub async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn call(&self, method: &str, path: &str, body: Value) -> HttpsResponse {
         self.try_call(method, path, body)
             .await
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     /// The same, for a server that may be gone.
-    pub async fn try_call(&self, method: &str, path: &str, body: Value) -> std::io::Result<Answer> {
+    pub async fn try_call(
+        &self,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> std::io::Result<HttpsResponse> {
         let (method, path, https) = (method.to_owned(), path.to_owned(), self.0.clone());
         let sent = tokio::task::spawn_blocking(move || {
             let (kind, body) = match (&body, method.as_str()) {
@@ -73,7 +78,7 @@ impl Cluster {
     /// # Panics
     /// When it does not come to be.
     pub async fn node_is(&self, name: &str, status: &str) -> Value {
-        wait_for("the node's state", PATIENCE, async || {
+        wait_for("the node's state", TEST_TIMEOUT, async || {
             let path = format!("/node/{name}");
             let answer = self.rest().try_call("GET", &path, Value::Null).await;
             let answer = answer.map_err(|error| error.to_string())?;
@@ -86,12 +91,12 @@ impl Cluster {
         .await
     }
 
-    /// Waits until an instance is as it is asked to be.
+    /// Waits until an instance meets the condition.
     ///
     /// # Panics
     /// When it does not come to be.
     pub async fn instance_until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        wait_for("the instance", PATIENCE, async || {
+        wait_for("the instance", TEST_TIMEOUT, async || {
             let path = format!("/instance/{id}");
             let answer = self.rest().try_call("GET", &path, Value::Null).await;
             let answer = answer.map_err(|error| error.to_string())?;

@@ -1,4 +1,5 @@
-//! A node that speaks the published `scheduler.NodeService` and nothing else.
+//! A node that implements the published `scheduler.NodeService` and nothing
+//! else.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub struct SeedNode {
     /// The name in its certificate.
     pub name: String,
     /// Where its credentials are.
-    pub folder: PathBuf,
+    pub dir: PathBuf,
     /// Calls with its certificate.
     pub client: ServerClient,
 }
@@ -33,12 +34,12 @@ pub struct SeedStream {
 }
 
 impl SeedStream {
-    /// Tells one more status; whether anybody listens.
+    /// Sends one more status; whether there is a receiver.
     pub async fn tell(&self, status: NodeStatus) -> bool {
         self.sender.send(status).await.is_ok()
     }
 
-    /// Says nothing more; what the server answers.
+    /// Sends nothing more; what the server answers.
     ///
     /// # Panics
     /// When the call panics.
@@ -59,12 +60,12 @@ impl Cluster {
     /// # Panics
     /// When the server does not answer.
     pub async fn seed_node(&self, name: &str) -> SeedNode {
-        let folder = self.credentials("node", name).await;
-        let client = self.client_with(&folder).await;
+        let dir = self.credentials("node", name).await;
+        let client = self.client_with(&dir).await;
         SeedNode {
             name: name.into(),
             client: client.unwrap_or_else(|error| panic!("{error}")),
-            folder,
+            dir,
         }
     }
 }
@@ -75,7 +76,7 @@ impl SeedNode {
     /// # Panics
     /// When it is gone.
     pub fn certificate(&self) -> String {
-        std::fs::read_to_string(self.folder.join("client.crt")).expect("it can be read")
+        std::fs::read_to_string(self.dir.join("client.crt")).expect("it can be read")
     }
 
     /// Registers it.

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use strata_machines::image::{Archive, add_busybox, add_files, busybox};
 
-/// Folders that every program expects; those without files of their own.
-const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "root", "var", "bin"];
+/// Directories that every program expects; those without files of their own.
+const DIRS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "root", "var", "bin"];
 
 /// What goes into a machine.
 pub struct Image {
@@ -40,11 +40,11 @@ impl Image {
     /// the CA of the node, `work` takes temporary files.
     pub(super) fn write(&self, to: &Path, guest: &Path, ca: &Path, work: &Path) -> io::Result<()> {
         let mut archive = Archive::new(BufWriter::new(File::create(to)?));
-        for folder in FOLDERS {
-            archive.folder(folder, 0o755)?;
+        for dir in DIRS {
+            archive.directory(dir, 0o755)?;
         }
-        for folder in ["etc", "etc/strata", "lib", "lib/modules", "var/lib"] {
-            archive.folder(folder, 0o755)?;
+        for dir in ["etc", "etc/strata", "lib", "lib/modules", "var/lib"] {
+            archive.directory(dir, 0o755)?;
         }
         archive.file("init", 0o755, &stripped(&self.program, work)?)?;
         for (path, file) in &self.programs {
@@ -55,8 +55,8 @@ impl Image {
         }
         with_busybox(&mut archive)?;
         add_files(&mut archive, &guest.join("modules"), "lib/modules")?;
-        for folder in ["var/lib/strata", "var/lib/strata/ca"] {
-            archive.folder(folder, 0o700)?;
+        for dir in ["var/lib/strata", "var/lib/strata/ca"] {
+            archive.directory(dir, 0o700)?;
         }
         add_files(&mut archive, ca, "var/lib/strata/ca")?;
         let start = format!("{START}{}", self.start);

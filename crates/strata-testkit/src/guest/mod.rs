@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use strata_api::strata::v1::GetNodeInfoRequest;
 use strata_client::{NodeClient, Target};
-use strata_identity::{Authority, CertificateSpec};
+use strata_identity::{Ca, CertificateSpec};
 use strata_types::Role;
 use tempfile::TempDir;
 
@@ -42,15 +42,15 @@ const TAIL: usize = 60;
 pub struct Guest {
     process: Child,
     port: u16,
-    authority: Authority,
-    folder: TempDir,
+    authority: Ca,
+    dir: TempDir,
     switched_on: Instant,
 }
 
 impl Guest {
     /// What this host lacks to run a machine; none when all is there.
     pub fn lacks() -> Option<String> {
-        let kernel = kernel_folder().join("vmlinuz");
+        let kernel = kernel_dir().join("vmlinuz");
         if !kernel.exists() {
             return Some(format!("no {}: run scripts/guest-kernel", kernel.display()));
         }
@@ -70,30 +70,30 @@ impl Guest {
 
     /// The same with so many megabytes of memory, in which all its files are.
     pub fn boot_with(image: &Image, megabytes: u32) -> io::Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let (ca, initramfs) = (folder.path().join("ca"), folder.path().join("initramfs"));
-        let authority = Authority::open(&ca).map_err(io::Error::other)?;
-        let kernel = kernel_folder();
-        image.write(&initramfs, &kernel, &ca, folder.path())?;
-        ext4(&folder.path().join("disk"), DISK)?;
-        // Nobody else is given the number again so soon.
+        let dir = tempfile::tempdir()?;
+        let (ca, initramfs) = (dir.path().join("ca"), dir.path().join("initramfs"));
+        let authority = Ca::open(&ca).map_err(io::Error::other)?;
+        let kernel = kernel_dir();
+        image.write(&initramfs, &kernel, &ca, dir.path())?;
+        ext4(&dir.path().join("disk"), DISK)?;
+        // No other process is given the number again so soon.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let switched_on = Instant::now();
-        let process = command(&kernel, &initramfs, folder.path(), (port, megabytes))
+        let process = command(&kernel, &initramfs, dir.path(), (port, megabytes))
             .stdin(Stdio::null())
-            .stdout(File::create(folder.path().join("qemu.out"))?)
-            .stderr(File::create(folder.path().join("qemu.err"))?)
+            .stdout(File::create(dir.path().join("qemu.out"))?)
+            .stderr(File::create(dir.path().join("qemu.err"))?)
             .spawn()?;
         Ok(Self {
             process,
             port,
             authority,
-            folder,
+            dir,
             switched_on,
         })
     }
 
-    /// Connects as `role` once the node answers; also says how long after it
+    /// Connects as `role` once the node answers; also returns how long after it
     /// was switched on that was.
     ///
     /// # Panics
@@ -102,7 +102,7 @@ impl Guest {
         self.wait_console("ready ", BOOT).await;
         let target = self.target(role);
         let answers = wait_for("the node to answer", BOOT, async || {
-            // What QEMU accepts before the node listens may hang for ever.
+            // What QEMU accepts before the node listens may hang forever.
             let answer = tokio::time::timeout(Duration::from_secs(5), ask(&target)).await;
             answer.map_err(|error| error.to_string())?
         });
@@ -125,12 +125,12 @@ impl Guest {
 
     /// What is on the machine's disk, an ext4 on `/dev/nvme0n1` inside.
     pub fn disk(&self) -> io::Result<Vec<u8>> {
-        fs::read(self.folder.path().join("disk"))
+        fs::read(self.dir.path().join("disk"))
     }
 
     /// All that the machine's console showed so far.
     pub fn console(&self) -> String {
-        let bytes = fs::read(self.folder.path().join("console")).unwrap_or_default();
+        let bytes = fs::read(self.dir.path().join("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).replace('\r', "")
     }
 
@@ -184,7 +184,7 @@ impl Guest {
         let lines: Vec<&str> = console.lines().collect();
         let tail = &lines[lines.len().saturating_sub(TAIL)..];
         eprintln!("--- the end of the console\n{}", tail.join("\n"));
-        let errors = fs::read_to_string(self.folder.path().join("qemu.err"));
+        let errors = fs::read_to_string(self.dir.path().join("qemu.err"));
         eprintln!("--- QEMU\n{}", errors.unwrap_or_default());
     }
 }
@@ -197,12 +197,7 @@ async fn ask(target: &Target) -> Result<NodeClient, String> {
     info.map(|_| client).map_err(|status| status.to_string())
 }
 
-fn command(
-    kernel: &Path,
-    initramfs: &Path,
-    folder: &Path,
-    (port, megabytes): (u16, u32),
-) -> Command {
+fn command(kernel: &Path, initramfs: &Path, dir: &Path, (port, megabytes): (u16, u32)) -> Command {
     // Dies with the thread that boots it, should that not get to dropping it.
     let mut command = Command::new("setpriv");
     command
@@ -211,7 +206,7 @@ fn command(
         .args(["-m", &megabytes.to_string()])
         .args(["-nodefaults", "-no-reboot", "-display", "none"])
         .arg("-serial")
-        .arg(format!("file:{}", folder.join("console").display()))
+        .arg(format!("file:{}", dir.join("console").display()))
         .arg("-kernel")
         .arg(kernel.join("vmlinuz"))
         .arg("-initrd")
@@ -219,7 +214,7 @@ fn command(
         // What stands behind the two dashes goes to the init.
         .args([
             "-append",
-            "console=ttyS0 quiet panic=-1 -- --node-listen 0.0.0.0:7710",
+            "console=ttyS0 quiet panic=-1 no_timer_check -- --node-listen 0.0.0.0:7710",
         ])
         .arg("-netdev")
         .arg(format!("user,id=n0,hostfwd=tcp:127.0.0.1:{port}-:7710"))
@@ -228,7 +223,7 @@ fn command(
         .arg("-drive")
         .arg(format!(
             "file={},if=none,id=d0,format=raw",
-            folder.join("disk").display()
+            dir.join("disk").display()
         ))
         .args(["-device", "nvme,drive=d0,serial=disk"]);
     command
@@ -248,7 +243,7 @@ fn ext4(file: &Path, bytes: u64) -> io::Result<()> {
 }
 
 /// Where `scripts/guest-kernel` puts the kernel.
-fn kernel_folder() -> PathBuf {
+fn kernel_dir() -> PathBuf {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/strata");
     std::env::var_os("STRATA_CACHE")
         .map_or_else(home, PathBuf::from)

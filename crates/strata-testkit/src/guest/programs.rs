@@ -16,7 +16,7 @@ pub fn programs_archive(to: &Path, names: &[&str]) -> io::Result<()> {
     for name in names {
         let path = std::env::var("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path)
-            .map(|folder| folder.join(name))
+            .map(|dir| dir.join(name))
             .find(|file| file.is_file())
             .ok_or_else(|| io::Error::other(format!("no program {name}")))?;
         let linked = Command::new("ldd").arg(&found).output()?;

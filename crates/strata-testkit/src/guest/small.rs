@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use strata_machines::image::{Archive, add_files};
 
 use super::image::with_busybox;
-use super::kernel_folder;
+use super::kernel_dir;
 
 /// Mounts what every program expects, loads the drivers, and takes the address
-/// that the kernel's command line tells of.
+/// that the kernel's command line holds.
 const INIT: &str = "\
 #!/bin/sh
 /bin/busybox mkdir -p /proc /sys /dev /tmp
@@ -33,7 +33,7 @@ fi
 
 /// The kernel that guests of tests boot.
 pub fn kernel() -> PathBuf {
-    kernel_folder().join("vmlinuz")
+    kernel_dir().join("vmlinuz")
 }
 
 /// Writes an initramfs that runs a shell script once the guest is up. The
@@ -43,15 +43,11 @@ pub fn kernel() -> PathBuf {
 /// When the file cannot be written.
 pub fn small_initramfs(to: &Path, script: &str) -> io::Result<()> {
     let mut archive = Archive::new(BufWriter::new(File::create(to)?));
-    for folder in ["bin", "lib", "lib/modules", "etc"] {
-        archive.folder(folder, 0o755)?;
+    for dir in ["bin", "lib", "lib/modules", "etc"] {
+        archive.directory(dir, 0o755)?;
     }
     with_busybox(&mut archive)?;
-    add_files(
-        &mut archive,
-        &kernel_folder().join("modules"),
-        "lib/modules",
-    )?;
+    add_files(&mut archive, &kernel_dir().join("modules"), "lib/modules")?;
     archive.file("init", 0o755, format!("{INIT}{script}\n").as_bytes())?;
     archive.finish().map(drop)
 }

@@ -1,5 +1,5 @@
 //! What pods have on a machine: interfaces, tables of rules, loop devices,
-//! mounts that some process still sees, folders below the data folder.
+//! mounts that some process still sees, directories below the data directory.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -10,8 +10,8 @@ use super::Host;
 use crate::netns::NetworkNamespace;
 
 impl Host {
-    /// The mark of the run in names of interfaces and tables; none when no
-    /// pod was ever asked for.
+    /// The mark of the run in names of interfaces and tables; none when no pod
+    /// was ever requested.
     fn tag(&self) -> Option<&str> {
         let run = self.run.as_deref()?;
         let used = fs::read_dir(self.data_dir.join("node/network"))
@@ -47,7 +47,7 @@ impl Host {
         ours.map(str::to_owned).collect()
     }
 
-    /// Loop devices whose file is below the data folder.
+    /// Loop devices whose file is below the data directory.
     pub(super) fn loop_devices(&self) -> BTreeSet<String> {
         let data_dir = self.data_dir.to_string_lossy().into_owned();
         let backed = |entry: fs::DirEntry| {
@@ -59,7 +59,7 @@ impl Host {
         entries.filter_map(backed).collect()
     }
 
-    /// Mounts of the data folder that processes see which are not of the run,
+    /// Mounts of the data directory that processes see which are not of the run,
     /// each mount namespace once.
     pub(super) fn mounts_elsewhere(&self, ours: impl Fn(i32) -> bool) -> BTreeSet<String> {
         let data_dir = self.data_dir.to_string_lossy().into_owned();
@@ -80,11 +80,11 @@ impl Host {
         found
     }
 
-    /// What is kept of pods below the data folder.
+    /// What is kept of pods below the data directory.
     pub(super) fn kept_of_pods(&self) -> BTreeSet<String> {
         let pods = self.data_dir.join("node/_pods");
         let mut found = BTreeSet::new();
-        for folder in [
+        for dir in [
             "roots",
             "roots/.tmp",
             "roots/.gone",
@@ -92,10 +92,10 @@ impl Host {
             "records",
             "cells",
         ] {
-            for name in names_in(&pods.join(folder)) {
+            for name in names_in(&pods.join(dir)) {
                 // What all pods share, and names that were destroyed.
                 if !name.starts_with('.') && !name.starts_with("gone") {
-                    found.insert(format!("{folder}/{name}"));
+                    found.insert(format!("{dir}/{name}"));
                 }
             }
         }
@@ -103,8 +103,8 @@ impl Host {
     }
 }
 
-fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
     entries.map(name).collect()
 }

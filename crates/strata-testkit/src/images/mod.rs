@@ -1,15 +1,15 @@
 //! Small images for tests: busybox and whatever else a test puts into them,
-//! as a layout folder, as an archive, or in a registry of one's own.
+//! as a layout directory, as an archive, or in a registry of one's own.
 //!
 //! ```no_run
 //! use strata_testkit::images::{Image, busybox_layout};
-//! # let folder = std::path::Path::new("/tmp/x");
-//! let plain = busybox_layout(folder); // oci:/tmp/x/busybox:latest
+//! # let directory = std::path::Path::new("/tmp/x");
+//! let plain = busybox_layout(directory); // oci:/tmp/x/busybox:latest
 //! let web = Image::busybox()
 //!     .file("www/index.html", b"hello")
 //!     .entrypoint(["httpd", "-f", "-h", "/www"])
 //!     .user("1000:1000")
-//!     .write_layout(&folder.join("web"), "v1");
+//!     .write_layout(&directory.join("web"), "v1");
 //! ```
 
 mod proxy;
@@ -31,20 +31,20 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// Busybox in the layout folder `folder/busybox`, with `PATH` and `GREETING`
-/// in its environment, `/srv` as its working folder, `sh -c` as its
+/// Busybox in the layout directory `dir/busybox`, with `PATH` and `GREETING`
+/// in its environment, `/srv` as its working directory, `sh -c` as its
 /// entrypoint and `echo "$GREETING"` as its command: `oci:…/busybox:latest`.
 ///
 /// # Panics
 /// When this machine has no busybox, or no room.
-pub fn busybox_layout(folder: &Path) -> String {
+pub fn busybox_layout(dir: &Path) -> String {
     Image::busybox()
-        .folder("srv", 0o755, 0)
+        .dir("srv", 0o755, 0)
         .entrypoint(["/bin/sh", "-c"])
         .cmd(["echo \"$GREETING\""])
         .env("GREETING", "hello from busybox")
         .workdir("/srv")
-        .write_layout(&folder.join("busybox"), "latest")
+        .write_layout(&dir.join("busybox"), "latest")
 }
 
 /// An image in the making: layers, the lowest first, and how to run it.
@@ -67,7 +67,7 @@ impl Image {
         }
     }
 
-    /// Busybox with all its programs in `/bin`, the usual folders, root, and
+    /// Busybox with all its programs in `/bin`, the usual directories, root, and
     /// a user `app` with the number 1000.
     ///
     /// # Panics
@@ -79,11 +79,11 @@ impl Image {
             .expect("busybox-static is installed");
         let mut image = Self::empty();
         for name in ["bin", "etc", "home", "proc", "sys", "dev", "root", "var"] {
-            image = image.folder(name, 0o755, 0);
+            image = image.dir(name, 0o755, 0);
         }
         image = image
-            .folder("tmp", 0o1777, 0)
-            .folder("home/app", 0o755, 1000)
+            .dir("tmp", 0o1777, 0)
+            .dir("home/app", 0o755, 1000)
             .file(
                 "etc/passwd",
                 b"root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000:app:/home/app:/bin/sh\n",
@@ -115,11 +115,11 @@ impl Image {
         &mut self.layers[last]
     }
 
-    /// A folder of this owner, user and group alike. Paths have no slash in
+    /// A directory of this owner, user and group alike. Paths have no slash in
     /// front.
     #[must_use]
-    pub fn folder(mut self, path: &str, mode: u32, owner: u32) -> Self {
-        self.top().folder(path, mode, owner);
+    pub fn dir(mut self, path: &str, mode: u32, owner: u32) -> Self {
+        self.top().dir(path, mode, owner);
         self
     }
 
@@ -239,13 +239,13 @@ impl Image {
         self
     }
 
-    /// Writes a layout folder with this one image: `oci:FOLDER:TAG`.
+    /// Writes a layout directory with this one image: `oci:DIR:TAG`.
     ///
     /// # Panics
     /// When there is no room.
-    pub fn write_layout(&self, folder: &Path, tag: &str) -> String {
-        let blobs = folder.join("blobs/sha256");
-        fs::create_dir_all(&blobs).expect("a folder can be made");
+    pub fn write_layout(&self, dir: &Path, tag: &str) -> String {
+        let blobs = dir.join("blobs/sha256");
+        fs::create_dir_all(&blobs).expect("a directory can be made");
         let (manifest, contents) = self.contents();
         for content in contents.iter().chain([&manifest]) {
             fs::write(blobs.join(hex(content)), content).expect("a file can be written");
@@ -254,11 +254,11 @@ impl Image {
         entry["annotations"] = json!({ "org.opencontainers.image.ref.name": tag });
         let index = json!({ "schemaVersion": 2, "manifests": [entry] });
         let write = |name: &str, text: String| {
-            fs::write(folder.join(name), text).expect("a file can be written");
+            fs::write(dir.join(name), text).expect("a file can be written");
         };
         write("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#.into());
         write("index.json", index.to_string());
-        format!("oci:{}:{tag}", folder.display())
+        format!("oci:{}:{tag}", dir.display())
     }
 
     /// Writes what `docker save` would: `docker-archive:FILE`.

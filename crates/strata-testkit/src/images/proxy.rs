@@ -1,5 +1,5 @@
 //! A wire that can be held: a proxy that passes so many bytes of a server's
-//! answers and then nothing more, until it is told to go on.
+//! answers and then nothing more, until it is released.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ async fn pass(client: TcpStream, upstream: TcpStream, left: Arc<watch::Sender<us
     let (mut from_server, mut to_server) = upstream.into_split();
     let asking = async move {
         let _ = copy(&mut from_client, &mut to_server).await;
-        // Whoever asks no more wants no answers.
+        // A client that sends no more requests needs no answers.
     };
     let answering = async move {
         let mut allowed = left.subscribe();

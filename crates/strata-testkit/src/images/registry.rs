@@ -1,5 +1,5 @@
-//! Debian's registry server, on a port of its own, with a memory of what it
-//! was asked.
+//! Debian's registry server, on a port of its own, with a record of its
+//! requests.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Image;
-use crate::wait::{PATIENCE, wait_for_blocking};
+use crate::wait::{TEST_TIMEOUT, wait_for_blocking};
 
 /// With these a closed registry is opened.
 const USER: &str = "tester";
@@ -31,45 +31,45 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// One that is open to all, with its content in `folder`; none where the
+    /// One that is open to all, with its content in `dir`; none where the
     /// programs for it are not installed.
     ///
     /// # Panics
     /// When it does not come to serve.
-    pub fn start(folder: &Path) -> Option<Self> {
-        Self::serve(folder, "")
+    pub fn start(dir: &Path) -> Option<Self> {
+        Self::serve(dir, "")
     }
 
     /// One that wants a name and a password.
     ///
     /// # Panics
     /// When it does not come to serve.
-    pub fn closed(folder: &Path) -> Option<Self> {
-        fs::create_dir_all(folder).expect("a folder can be made");
-        let file = folder.join("htpasswd");
+    pub fn closed(dir: &Path) -> Option<Self> {
+        fs::create_dir_all(dir).expect("a directory can be made");
+        let file = dir.join("htpasswd");
         fs::write(&file, HTPASSWD).expect("a file can be written");
         let auth = format!(
             "auth: {{htpasswd: {{realm: strata, path: {}}}}}\n",
             file.display()
         );
-        let mut registry = Self::serve(folder, &auth)?;
+        let mut registry = Self::serve(dir, &auth)?;
         registry.closed = true;
         Some(registry)
     }
 
-    fn serve(folder: &Path, more: &str) -> Option<Self> {
+    fn serve(dir: &Path, more: &str) -> Option<Self> {
         for program in ["docker-registry", "skopeo"] {
             let paths = std::env::var_os("PATH").unwrap_or_default();
-            if !std::env::split_paths(&paths).any(|folder| folder.join(program).exists()) {
+            if !std::env::split_paths(&paths).any(|dir| dir.join(program).exists()) {
                 return None;
             }
         }
-        fs::create_dir_all(folder).expect("a folder can be made");
-        let config = folder.join("config.yml");
+        fs::create_dir_all(dir).expect("a directory can be made");
+        let config = dir.join("config.yml");
         let text = format!(
             "version: 0.1\nlog: {{level: info}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\n\
              http: {{addr: \"127.0.0.1:0\"}}\n{more}",
-            folder.join("data").display()
+            dir.join("data").display()
         );
         fs::write(&config, text).expect("a file can be written");
         let mut child = Command::new("docker-registry")
@@ -95,7 +95,7 @@ impl Registry {
             child,
             asked: remember(stdout),
             closed: false,
-            scratch: folder.join("pushed"),
+            scratch: dir.join("pushed"),
             looks: AtomicU64::new(0),
         })
     }
@@ -121,8 +121,8 @@ impl Registry {
     /// # Panics
     /// When it cannot be pushed.
     pub fn push(&self, image: &Image, name: &str) -> String {
-        let folder = self.scratch.join(name.replace([':', '/'], "-"));
-        let layout = image.write_layout(&folder, "pushed");
+        let dir = self.scratch.join(name.replace([':', '/'], "-"));
+        let layout = image.write_layout(&dir, "pushed");
         let reference = format!("{}/{name}", self.address);
         let mut command = Command::new("skopeo");
         command.args(["copy", "--quiet", "--preserve-digests"]);
@@ -166,7 +166,7 @@ impl Registry {
             .write_all(request.as_bytes())
             .and_then(|()| stream.read_to_end(&mut Vec::new()))
             .expect("the registry answers");
-        wait_for_blocking("the access log", PATIENCE, || {
+        wait_for_blocking("the access log", TEST_TIMEOUT, || {
             let mut lines = self.lock();
             let place = lines.iter().position(|line| line.contains(&mark));
             lines.remove(place.ok_or("not yet")?);

@@ -9,7 +9,7 @@ use std::io::Write as _;
 pub(super) struct Tar(Vec<u8>);
 
 impl Tar {
-    pub(super) fn folder(&mut self, path: &str, mode: u32, owner: u32) {
+    pub(super) fn dir(&mut self, path: &str, mode: u32, owner: u32) {
         self.entry(path, b'5', mode, owner, "", &[]);
     }
 

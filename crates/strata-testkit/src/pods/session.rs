@@ -1,4 +1,4 @@
-//! A conversation with a process in a pod.
+//! A session with a process in a pod.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use strata_api::strata::v1::{EndOfInput, ExecEnded, ExecInput, ExecOutput, Termi
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
-use super::Executed;
+use super::ExecResult;
 
 type Result<T> = std::result::Result<T, Status>;
 
 /// How long a process may keep silent while something is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A conversation with a process in a pod. Whoever drops it leaves.
+/// A session with a process in a pod. Dropping it ends the session.
 pub struct Session {
     input: mpsc::Sender<ExecInput>,
     output: Streaming<ExecOutput>,
@@ -23,7 +23,7 @@ pub struct Session {
     pub stdout: Vec<u8>,
     /// What it wrote about it so far.
     pub stderr: Vec<u8>,
-    /// Its number on the machine; 0 until it is told.
+    /// Its number on the machine; 0 until it is received.
     pub pid: i64,
     ended: Option<ExecEnded>,
 }
@@ -42,7 +42,7 @@ impl Session {
 
     /// Sends something.
     pub async fn send(&self, input: Input) {
-        // One that has ended takes nothing any more, which its end tells.
+        // One that has ended takes nothing any more, which its end shows.
         let _ = self.input.send(ExecInput { input: Some(input) }).await;
     }
 
@@ -51,7 +51,7 @@ impl Session {
         self.send(Input::Stdin(text.to_owned().into())).await;
     }
 
-    /// Says that nothing more will be typed.
+    /// Ends the input.
     pub async fn end_input(&self) {
         self.send(Input::End(EndOfInput {})).await;
     }
@@ -62,9 +62,9 @@ impl Session {
             .await;
     }
 
-    /// Takes in one message; false at the end.
+    /// Receives one message; false at the end.
     pub async fn step(&mut self) -> Result<bool> {
-        let message = tokio::time::timeout(PATIENCE, self.output.message()).await;
+        let message = tokio::time::timeout(OUTPUT_TIMEOUT, self.output.message()).await;
         let silent = |_| Status::deadline_exceeded("the process keeps silent");
         match message.map_err(silent)??.and_then(|message| message.output) {
             Some(Output::Started(started)) => self.pid = started.process_id,
@@ -74,7 +74,7 @@ impl Session {
                 self.ended = Some(ended);
                 return Ok(false);
             }
-            None => return Err(Status::internal("its end was not told")),
+            None => return Err(Status::internal("its exit was not reported")),
         }
         Ok(true)
     }
@@ -99,10 +99,10 @@ impl Session {
     }
 
     /// All the rest, to the end.
-    pub async fn finish(mut self) -> Result<Executed> {
+    pub async fn finish(mut self) -> Result<ExecResult> {
         while self.step().await? {}
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Executed {
+        Ok(ExecResult {
             stdout: text(&self.stdout),
             stderr: text(&self.stderr),
             ended: self.ended.unwrap_or_default(),
