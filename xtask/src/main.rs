@@ -6,7 +6,9 @@
     reason = "a command line tool prints"
 )]
 
+mod modules;
 mod test;
+mod words;
 
 use std::process::ExitCode;
 
@@ -15,16 +17,19 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(about = "Chores of the repository")]
 enum Command {
+    Modules(modules::Arguments),
     Test(test::Arguments),
+    Words(words::Arguments),
 }
 
 fn main() -> ExitCode {
-    let Command::Test(arguments) = Command::parse();
-    match test::main(&arguments) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            ExitCode::from(2)
-        }
-    }
+    let result = match Command::parse() {
+        Command::Modules(arguments) => modules::main(&arguments).map_err(|error| error.to_string()),
+        Command::Test(arguments) => test::main(&arguments).map_err(|error| error.to_string()),
+        Command::Words(arguments) => words::main(&arguments).map_err(|error| error.to_string()),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error}");
+        ExitCode::from(2)
+    })
 }

@@ -31,7 +31,7 @@ impl Worlds {
         (VARIABLE, self.0.path())
     }
 
-    /// Removes whatever is left of the worlds; says what was done.
+    /// Removes whatever is left of the worlds; returns what was done.
     pub(crate) fn remove(&self) -> String {
         let list = fs::read_to_string(self.0.path()).unwrap_or_default();
         let left = list.lines().filter(|path| Path::new(path).exists());

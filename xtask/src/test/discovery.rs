@@ -8,7 +8,6 @@ use serde::Deserialize;
 use crate::test::Error;
 use crate::test::suites::read;
 
-/// A test binary.
 #[derive(Clone, Debug)]
 pub(crate) struct Binary {
     /// `strata-types` for the unit tests of a crate, `strata/pods` for one of

@@ -7,7 +7,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -20,7 +21,7 @@ use crate::test::plan::{Job, Plan};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
-    /// It could not run here and said why.
+    /// It could not run here and reported why.
     Skipped(String),
     Failed(String),
 }
@@ -31,6 +32,8 @@ pub(crate) struct Outcome {
     pub(crate) id: String,
     pub(crate) verdict: Verdict,
     pub(crate) duration: Duration,
+    /// Of the processors: of the test and of the children that it waited for.
+    pub(crate) processor_time: Duration,
     pub(crate) output: String,
 }
 
@@ -70,6 +73,7 @@ pub(crate) async fn run(plan: &Plan, mut report: impl FnMut(Event)) -> io::Resul
                     id: job.test.id(),
                     verdict: Verdict::Failed(format!("cannot be started: {error}")),
                     duration: Duration::ZERO,
+                    processor_time: Duration::ZERO,
                     output: String::new(),
                 }));
             }
@@ -193,8 +197,13 @@ async fn finish(
     use std::io::{Read as _, Seek as _};
     let began = Instant::now();
     let timeout = job.rule.timeout(job.expected);
-    let ended = tokio::time::timeout(timeout, child.wait()).await;
+    let is_over = tokio::time::timeout(timeout, wait_unreaped(group)).await;
     let duration = began.elapsed();
+    let processor_time = processor_time(group);
+    let ended = match is_over {
+        Ok(waited) => Ok(waited.and(child.wait().await)),
+        Err(elapsed) => Err(elapsed),
+    };
     let status = match ended {
         Ok(status) => Some(status?),
         Err(_) => {
@@ -216,8 +225,39 @@ async fn finish(
         id: job.test.id(),
         verdict: verdict(status, &output, timeout),
         duration,
+        processor_time,
         output,
     })
+}
+
+/// Waits until a process is over and leaves it unreaped, so that the kernel
+/// still has its accounts.
+async fn wait_unreaped(process: Option<Pid>) -> io::Result<()> {
+    let Some(process) = process else {
+        return Ok(());
+    };
+    // Ends at the latest when the process is killed at its deadline.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let wait = move || retry_on_intr(|| waitid(WaitId::Pid(process), options));
+    tokio::task::spawn_blocking(wait)
+        .await
+        .map_err(io::Error::other)??;
+    Ok(())
+}
+
+/// What a process that is over, and the children that it waited for, took of
+/// the processors. Zero if that cannot be read.
+fn processor_time(process: Option<Pid>) -> Duration {
+    let ticks = process.and_then(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The name, in parentheses, may have blanks; utime, stime, cutime and
+        // cstime are the 14th to 17th field.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let times = fields.split_whitespace().skip(11).take(4);
+        times.map(|ticks| ticks.parse::<u64>().ok()).sum()
+    });
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Duration::from_millis(ticks.unwrap_or(0) * 1000 / per_second)
 }
 
 /// What the exit status and the output of a test mean. No status: it was killed

@@ -60,6 +60,9 @@ pub(crate) struct Arguments {
     /// Write the measured durations to tests/durations.tsv
     #[arg(long)]
     record: bool,
+    /// List so many of the slowest tests at the end, and of those that computed most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    slowest: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +135,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Error> {
         durations.retain(|id| all.contains(id.strip_prefix(SOAK).unwrap_or(id)));
         durations.write()?;
     }
-    report.finish();
+    report.finish(arguments.slowest);
     if !finished {
         eprintln!("xtask: interrupted, not all tests ran");
     }

@@ -10,7 +10,7 @@ use crate::test::SOAK;
 use crate::test::discovery::Test;
 use crate::test::suites::{Durations, Rule, Suites};
 
-/// What the caller asked for.
+/// What the caller selected.
 pub(crate) struct Selection<'a> {
     pub(crate) suites: &'a [String],
     /// Parts of ids, of which one has to match; all tests if empty.

@@ -12,10 +12,7 @@ use crate::test::suites::{Durations, Suites};
 const SLOW: Duration = Duration::from_secs(5);
 /// Without a terminal, a line of progress this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
-/// How many of the slowest tests are listed at the end.
-const SLOWEST: usize = 10;
-
-/// Says what will run, how long it takes, and what stays out.
+/// Prints what will run, how long it takes, and what stays out.
 pub(crate) fn announce(plan: &Plan, suites: &Suites, selected: &[String]) {
     println!(
         "running {} tests ({}), {} at once, about {} where tests/durations.tsv was recorded (2 idle cores)",
@@ -137,18 +134,26 @@ impl Report {
     }
 
     /// The end: the slowest, the failed, and the line that counts them.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self, listed: usize) {
         self.print("");
         self.outcomes
             .sort_by_key(|it| std::cmp::Reverse(it.duration));
         let work: Duration = self.outcomes.iter().map(|it| it.duration).sum();
+        let computed: Duration = self.outcomes.iter().map(|it| it.processor_time).sum();
         println!(
-            "{} for {} of tests; the slowest:",
+            "{} for {} of tests, {} of processor time; the slowest, and what they computed:",
             minutes(self.began.elapsed()),
-            minutes(work)
+            minutes(work),
+            minutes(computed)
         );
-        for outcome in self.outcomes.iter().take(SLOWEST) {
-            println!("{:7.1} s  {}", outcome.duration.as_secs_f64(), outcome.id);
+        for outcome in self.outcomes.iter().take(listed) {
+            println!("{}", times(outcome));
+        }
+        self.outcomes
+            .sort_by_key(|it| std::cmp::Reverse(it.processor_time));
+        println!("those that computed most:");
+        for outcome in self.outcomes.iter().take(listed) {
+            println!("{}", times(outcome));
         }
         let failed: BTreeSet<&str> = self
             .outcomes
@@ -166,6 +171,15 @@ impl Report {
             failed.len()
         );
     }
+}
+
+fn times(outcome: &Outcome) -> String {
+    format!(
+        "{:7.1} s {:7.1} s  {}",
+        outcome.duration.as_secs_f64(),
+        outcome.processor_time.as_secs_f64(),
+        outcome.id
+    )
 }
 
 fn clock(duration: Duration) -> String {

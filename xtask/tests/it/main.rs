@@ -1,6 +1,8 @@
 //! The runner, held against test binaries that are shell scripts.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod conformance_doc;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
