@@ -22,6 +22,8 @@ const CA: &str = "ca.crt";
 const CERTIFICATE: &str = "client.crt";
 const STAGED: &str = "client.crt.next";
 const KEY: &str = "client.key";
+/// Reads of files that another process keeps replacing meanwhile.
+const MAX_READS: usize = 16;
 
 /// A private key in PEM. Printing it shows nothing.
 #[derive(Clone)]
@@ -108,8 +110,21 @@ impl Credentials {
     }
 
     /// Reads what [`Credentials::write`] wrote, and completes it where it was
-    /// interrupted.
+    /// interrupted. The files are replaced one by one: those of two pairs are
+    /// read again, as long as a write is under way.
     pub fn read(directory: &Path) -> Result<Self, CredentialsError> {
+        let key = directory.join(KEY);
+        for _ in 1..MAX_READS {
+            let before = files::read_private(&key)?;
+            match Self::read_once(directory) {
+                Err(CredentialsError::Mismatch) if before != files::read_private(&key)? => {}
+                read => return read,
+            }
+        }
+        Self::read_once(directory)
+    }
+
+    fn read_once(directory: &Path) -> Result<Self, CredentialsError> {
         let must = |name: &str| {
             let path = directory.join(name);
             files::read(&path)?.ok_or(CredentialsError::Missing(path))

@@ -119,3 +119,26 @@ fn an_exchange_that_fails_leaves_the_old_certificate_in_use() {
     assert_eq!(live.validity(), before);
     live.swap(&world.issue()).unwrap();
 }
+
+#[test]
+fn credentials_are_read_as_a_pair_while_they_are_replaced() {
+    let world = World::new();
+    let pairs = [world.issue(), world.issue()];
+    pairs[0].write(&world.client()).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                Credentials::read(&world.client()).unwrap();
+                reads += 1;
+            }
+            reads
+        });
+        for round in 0..200 {
+            pairs[round % 2].write(&world.client()).unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 0);
+    });
+}
