@@ -193,23 +193,23 @@ impl BackupError {
     fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoRepository { .. } => {
-                "look at the configured place; the first backup makes the repository"
+                "check the configured repository; the first backup creates it"
             }
             Self::Occupied { .. } => "give the repository an empty directory or prefix of its own",
             Self::WrongPassword { .. } => {
-                "look at the password file; without the password the backups cannot be read"
+                "check the password file; without the password the backups cannot be read"
             }
             Self::Locked { .. } => {
-                "wait until it is done; a lock that a dead client left goes by itself after half \
+                "wait until it is done; the lock of a dead client expires after half \
                  an hour, or with `restic unlock`"
             }
             Self::DiskFull { .. } => "make space there, or prune old backups",
-            Self::Unreachable { .. } => "look at the address, the name server and the network",
-            Self::Denied { .. } => "look at the access key and at what it may do in the bucket",
+            Self::Unreachable { .. } => "check the address, the name server and the network",
+            Self::Denied { .. } => "check the access key and its rights on the bucket",
             Self::Damaged { .. } | Self::Missing { .. } => {
-                "verify says what is damaged; make a new backup, and look at the disk below"
+                "verify says what is damaged; make a new backup, and check the disk"
             }
-            Self::Ambiguous { .. } => "give more of the id",
+            Self::Ambiguous { .. } => "give more characters of the id",
             _ => return None,
         })
     }

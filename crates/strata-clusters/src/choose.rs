@@ -122,7 +122,7 @@ pub fn free_numbers(members: &[Member], how_many: usize) -> Result<Vec<u8>> {
     match numbers.len() == how_many {
         true => Ok(numbers),
         false => Err(Error::exhausted(format!(
-            "a cluster has at most {MAX_MEMBERS} machines; it has {}, and {how_many} more are asked for",
+            "a cluster has at most {MAX_MEMBERS} machines; it has {}, and {how_many} more are requested",
             members.len()
         ))),
     }

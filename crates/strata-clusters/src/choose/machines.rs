@@ -179,7 +179,7 @@ fn too_small(
     let small = small.map(|it| format!("{} has {} MB", it.machine, it.megabytes));
     let small: Vec<_> = small.take(4).collect();
     let why = format!(
-        "{what} needs {least} MB of memory, and of {asked} {kind} machines asked for only {fit} \
+        "{what} needs {least} MB of memory, and of {asked} {kind} machines requested only {fit} \
          have it: {}",
         small.join(", ")
     );
@@ -227,7 +227,7 @@ fn enough(free: &[&Candidate], wants: &[RoleDemand]) -> Result<()> {
         if asked > here {
             let lacks = asked - here;
             missing.push(format!(
-                "{lacks} {kind} {} missing ({asked} asked for, {here} free)",
+                "{lacks} {kind} {} missing ({asked} requested, {here} free)",
                 if lacks == 1 {
                     "machine is"
                 } else {

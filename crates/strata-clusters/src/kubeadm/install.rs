@@ -50,13 +50,13 @@ pub(super) async fn install(
     machine: Machine<'_>,
     progress: Progress<'_>,
 ) -> Result<(), DriverError> {
-    progress("putting files on the machine".into());
+    progress("copying files to the machine".into());
     let files = files(bundle);
     let version = member.version.to_string();
     let files = files.file(&format!("{HERE}/version"), 0o644, version);
     machine.put("put", files).await?;
     bundle_transfer::bundle_transfer(bundle, member.version, machine, progress).await?;
-    progress("starting containers and the agent".into());
+    progress("starting containerd and the agent".into());
     agent::write_peers(cluster, member, machine).await?;
     let program = machine.remote_exec.program(machine.name).await?;
     let agent = format!("/bin/sh {HERE}/run-agent {program}");

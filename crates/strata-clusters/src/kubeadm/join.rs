@@ -110,7 +110,7 @@ impl JoinContext<'_> {
         self.machine.stop(KUBEADM_RUN).await?;
         let state = self
             .machine
-            .short("state", "looking at the machine")
+            .short("state", "checking the machine")
             .await?;
         let state = state.trim().lines().last().unwrap_or_default();
         if state == "done" {

@@ -43,7 +43,7 @@ pub(super) async fn preflight(
     blockers.extend(broken(&pods).into_iter().map(|pod| Blocker {
         what: format!("{pod} does not run"),
         hint: format!(
-            "look at it: kubectl -n kube-system describe pod {}",
+            "check it: kubectl -n kube-system describe pod {}",
             pod.trim_start_matches("kube-system/")
         ),
     }));

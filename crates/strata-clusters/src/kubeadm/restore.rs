@@ -43,7 +43,7 @@ impl Restore<'_> {
     /// Does all of it, and gives the machines that began again. `api` is that
     /// of the machines.
     pub(super) async fn run(mut self, api: &Api) -> Result<Vec<String>, DriverError> {
-        (self.progress)("looking who is up".into());
+        (self.progress)("checking which machines are up".into());
         self.reachable_controls().await?;
         for (member, machine) in &self.controls {
             let files = apiserver::files(self.cluster, Archive::default());
@@ -114,7 +114,7 @@ impl Restore<'_> {
         let looked = self
             .controls
             .iter()
-            .map(|(_, machine)| machine.short("state", "looking at the machine"));
+            .map(|(_, machine)| machine.short("state", "checking the machine"));
         let looked = join_all(looked).await;
         let mut why = None;
         let mut looked = looked.into_iter();

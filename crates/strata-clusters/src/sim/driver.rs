@@ -181,7 +181,7 @@ impl Driver for Sim {
         progress: Progress<'a>,
     ) -> Done<'a, Vec<String>> {
         async move {
-            progress(format!("going back to {snapshot}"));
+            progress(format!("rolling back to {snapshot}"));
             self.call("restore", "", |world| world.restore(cluster, snapshot))
                 .await
         }

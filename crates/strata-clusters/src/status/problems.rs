@@ -68,7 +68,7 @@ pub(super) fn silence(facts: &Facts<'_>, seen: &Observed) -> String {
     let first = controls.find(|member| member.role == ClusterRole::ControlPlane);
     let look = first.map_or_else(
         || "it has no control-plane machine; delete it with: strata cluster delete".to_owned(),
-        |member| format!("look at its machines with: strata machine list, strata machine console {}; or put it back to a snapshot with: strata cluster restore", member.machine),
+        |member| format!("check its machines: strata machine list, strata machine console {}; or restore a snapshot: strata cluster restore", member.machine),
     );
     found.push(format!("{look} {name}"));
     found.join("; ")
@@ -104,7 +104,7 @@ fn node(view: &View<'_>, member: &Member) -> Option<String> {
     if !member.joined {
         let waits = view.facts.work != Work::Idle;
         return (!waits)
-            .then(|| format!("{who} never joined; look with: strata machine console {machine}"));
+            .then(|| format!("{who} never joined; check: strata machine console {machine}"));
     }
     let is_lost = view.facts.lost.contains(machine.as_str());
     let what = match observed(view.seen, member) {
@@ -112,7 +112,7 @@ fn node(view: &View<'_>, member: &Member) -> Option<String> {
         Some(node) if node.ready && is_lost && view.facts.work == Work::Idle => {
             return Some(format!(
                 "the machine of {who} does not answer; if its node does not report either, it is \
-                 replaced; look with: strata machine console {machine}"
+                 replaced; check: strata machine console {machine}"
             ));
         }
         Some(node) if node.ready => return None,
@@ -126,7 +126,7 @@ fn node(view: &View<'_>, member: &Member) -> Option<String> {
 /// What happens to a member that is not ready, or what to do.
 fn next(view: &View<'_>, member: &Member) -> String {
     let machine = &member.machine;
-    let look = format!("look with: strata machine console {machine}");
+    let look = format!("check: strata machine console {machine}");
     let mut controls = view.facts.members.iter();
     let alone = member.role == ClusterRole::ControlPlane
         && controls.all(|m| m.role == ClusterRole::Worker || m.machine == *machine);
@@ -206,7 +206,7 @@ fn versions(view: &View<'_>) -> Option<String> {
 fn pods(seen: &Observed) -> Option<String> {
     let names: Vec<_> = seen.broken_pods.iter().map(String::as_str).collect();
     (!names.is_empty())
-        .then(|| format!("{} not running; look with: kubectl describe", list(&names)))
+        .then(|| format!("{} not running; check: kubectl describe", list(&names)))
 }
 
 /// Nodes that are not ready and whose machine is not of this cluster.

@@ -130,7 +130,7 @@ fn missing_machines_are_counted_by_type() {
     assert_eq!(error.kind(), ErrorKind::Exhausted);
     assert_eq!(
         error.message(),
-        "2 standard machines are missing (3 asked for, 1 free), and 1 gpu machine is missing (1 asked for, 0 free)"
+        "2 standard machines are missing (3 requested, 1 free), and 1 gpu machine is missing (1 requested, 0 free)"
     );
     assert!(error.hint().unwrap().contains("strata machine add"));
 }

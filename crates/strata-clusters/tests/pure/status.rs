@@ -155,7 +155,7 @@ fn broken_worker_is_reported_with_the_next_action() {
         case.reported(Work::Idle, None),
         (
             ClusterStatus::Degraded,
-            "worker w-3 is NotReady: Kubelet stopped posting node status.; it is replaced in 3 minutes; look with: strata machine console w-3".into()
+            "worker w-3 is NotReady: Kubelet stopped posting node status.; it is replaced in 3 minutes; check: strata machine console w-3".into()
         )
     );
 }
@@ -188,7 +188,7 @@ fn unresponsive_cluster_is_an_error_with_a_hint() {
     assert_eq!(status, ClusterStatus::Error);
     assert_eq!(
         message,
-        "its API does not answer: connection refused; etcd has lost its majority (1 of 3 answer); look at its machines with: strata machine list, strata machine console cp-1; or put it back to a snapshot with: strata cluster restore shop"
+        "its API does not answer: connection refused; etcd has lost its majority (1 of 3 answer); check its machines: strata machine list, strata machine console cp-1; or restore a snapshot: strata cluster restore shop"
     );
 }
 

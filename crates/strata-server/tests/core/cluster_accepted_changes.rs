@@ -89,7 +89,7 @@ async fn scale_of_a_silent_cluster_runs_when_it_answers() {
     let id = begun.unwrap();
     tokio::time::sleep(Duration::from_secs(120)).await;
     let (_, message) = status(&world);
-    assert!(message.contains("changing its pools"), "{message}");
+    assert!(message.contains("changing node pools"), "{message}");
     assert!(message.contains("does not answer"), "{message}");
     world.kubernetes.clear_faults();
     world.completes(id).await;
@@ -114,7 +114,7 @@ async fn failed_scale_is_reported_until_the_next_change() {
     look_at_clusters(&world.clusters).await;
     let (told, message) = status(&world);
     assert_eq!(told, ClusterStatus::Degraded, "{message}");
-    assert!(message.contains("changing its pools stopped"), "{message}");
+    assert!(message.contains("changing node pools stopped"), "{message}");
     assert!(world.cluster(NAME).accepted.is_empty());
     let begun = world.clusters.scale_pools(&admin(), NAME, sizes(1)).await;
     world.completes(begun.unwrap()).await;

@@ -87,7 +87,7 @@ impl Kind for CreateBackup {
 async fn freeze(ctx: &Ctx) -> Result<FrozenSet, StepError> {
     let (own, tag) = (&ctx.context, tag(ctx));
     let target = own.step_target()?;
-    ctx.progress("keeping all volumes and the state as they are now");
+    ctx.progress("freezing all volumes and the state");
     let mut volumes = Vec::new();
     // Records first: what they name is in the volumes then.
     let stored = state::keep(target, own.engine.as_ref(), &tag).await;

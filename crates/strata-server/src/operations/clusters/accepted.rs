@@ -7,6 +7,7 @@ use strata_types::cluster::KubernetesVersion;
 use strata_types::{ErrorKind, Result};
 use strata_workflow::{OperationId, Reason, State, WorkflowError};
 
+use super::activity;
 use super::commands::require_usable;
 use super::{
     Clusters, DeleteCluster, DeleteClusterInput, PoolChange, ScaleCluster, ScaleInput,
@@ -217,8 +218,8 @@ fn failure_message(reason: &Reason) -> Option<String> {
 
 const fn what(change: &ClusterChange) -> &'static str {
     match change {
-        ClusterChange::Pools(_) => "changing its pools",
-        ClusterChange::Upgrade(_) => "its upgrade",
-        ClusterChange::Delete => "deleting it",
+        ClusterChange::Pools(_) => activity::SCALE,
+        ClusterChange::Upgrade(_) => activity::UPGRADE,
+        ClusterChange::Delete => activity::DELETE,
     }
 }

@@ -10,7 +10,8 @@ use strata_types::cluster::{ClusterRole, Member};
 use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
 use super::{
-    Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, driver_failed, machines, membership,
+    Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, activity, driver_failed, machines,
+    membership,
 };
 use crate::core::Work;
 use crate::operations::step_failed;
@@ -33,7 +34,6 @@ pub struct CreateClusterInput {
 const BOOT_TIMEOUT: Duration = Duration::from_secs(40 * 60);
 /// Wiping them may take it longer.
 const WIPE_TIMEOUT: Duration = Duration::from_secs(3 * 24 * 3600);
-const ACTIVITY: &str = "building it";
 
 type Ctx = StepContext<CreateCluster>;
 
@@ -50,7 +50,9 @@ impl Kind for CreateCluster {
         Ok(vec![
             Step::new("machines", |ctx: Ctx| async move {
                 let done = machines::bring_up(&ctx, &ctx.input.cluster, &ctx.input.machines).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::CREATE, done)
+                    .await
             })
             .undo(|ctx: Ctx| async move { release_machines(&ctx).await })
             .timeout(BOOT_TIMEOUT)
@@ -58,13 +60,17 @@ impl Kind for CreateCluster {
             .retry(machines::BOOT_RETRY),
             Step::new("control plane", |ctx: Ctx| async move {
                 let done = control_plane(&ctx).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::CREATE, done)
+                    .await
             })
             .timeout(2 * MEMBER_TIMEOUT)
             .retry(RETRY_SHORT),
             Step::new("join", |ctx: Ctx| async move {
                 let done = join(&ctx).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::CREATE, done)
+                    .await
             })
             .timeout(2 * MEMBER_TIMEOUT)
             .retry(RETRY_SHORT),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_workflow::{Claim, Kind, Outputs, Retry, Step, StepContext, StepError};
 
-use super::{Clusters, machines};
+use super::{Clusters, activity, machines};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -86,7 +86,7 @@ async fn take_down(ctx: &Ctx) -> Result<(), StepError> {
         });
         left.await.map_err(step_failed)?;
         let told = gone.map_err(|error| StepError::transient(error.to_string()));
-        own.note(name, "deleting it", told).await?;
+        own.note(name, activity::DELETE, told).await?;
     }
 }
 
@@ -98,7 +98,7 @@ async fn remove_record(ctx: &Ctx) -> Result<(), StepError> {
     let now = own.core.cluster(name).map_err(step_failed)?;
     let cleared = own.driver.clear(&now.name);
     let cleared = cleared.map_err(|error| StepError::transient(error.to_string()));
-    own.note(name, "deleting it", cleared).await?;
+    own.note(name, activity::DELETE, cleared).await?;
     own.observations.remove(name);
     let operation = ctx.operation().to_string();
     let removed = own.core.remove_cluster(name, &operation);

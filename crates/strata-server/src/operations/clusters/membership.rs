@@ -268,16 +268,16 @@ async fn evict_all<K: Kind<Context = Clusters>>(
 ) -> Result<(), StepError> {
     let own = &ctx.context;
     let facts = own.facts(cluster).await.map_err(step_failed)?;
-    ctx.progress(format!("{node}: nothing new is put on it"));
+    ctx.progress(format!("{node}: cordoned"));
     let closed = own.driver.cordon(&facts, node, true).await;
     closed.map_err(driver_failed)?;
     loop {
         ctx.safe_point()?;
         if own.is_lost_member(cluster, node) {
-            ctx.progress(format!("{node} is lost: there is nothing to move"));
+            ctx.progress(format!("{node} is lost: no pods to evict"));
             return Ok(());
         }
-        ctx.progress(format!("{node}: moving pods off it"));
+        ctx.progress(format!("{node}: evicting pods"));
         let drained = tokio::select! {
             drained = own.driver.drain(&facts, node) => drained.map_err(driver_failed)?,
             () = ctx.cancelled() => return Err(StepError::Cancelled),

@@ -13,6 +13,7 @@
 
 mod accepted;
 mod access;
+mod activity;
 mod commands;
 mod create;
 mod delete;
@@ -206,7 +207,9 @@ impl Clusters {
     async fn clear_failure(&self, name: &str, what: &str) -> Result<(), StepError> {
         let cleared = self.core.lead_cluster(name, |now| {
             let mut next = now.clone();
-            next.failure = next.failure.filter(|failure| failure.what != what);
+            next.failure = next
+                .failure
+                .filter(|failure| !activity::is(&failure.what, what));
             Ok(next)
         });
         cleared.await.map(drop).map_err(step_failed)
@@ -265,7 +268,7 @@ impl Clusters {
                 next.members.clear();
                 next.work = Work::Idle;
                 next.failure = Some(ClusterFailure {
-                    what: "building it".into(),
+                    what: activity::CREATE.into(),
                     why: "it was cancelled".into(),
                     at_ms: now_ms(),
                 });

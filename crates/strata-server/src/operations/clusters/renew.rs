@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, driver_failed};
+use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, activity, driver_failed};
 use crate::operations::step_failed;
 
 /// Renews what ends soon.
@@ -16,8 +16,6 @@ pub struct RenewCluster;
 pub struct RenewInput {
     pub cluster: String,
 }
-
-const ACTIVITY: &str = "renewing certificates";
 
 impl Kind for RenewCluster {
     type Input = RenewInput;
@@ -31,7 +29,9 @@ impl Kind for RenewCluster {
     fn steps(&self, _: &RenewInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let renew = Step::new("renew", |ctx: StepContext<Self>| async move {
             let done = renew(&ctx).await;
-            ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+            ctx.context
+                .note(&ctx.input.cluster, activity::RENEW, done)
+                .await
         });
         Ok(vec![renew.timeout(2 * MEMBER_TIMEOUT).retry(RETRY_SHORT)])
     }
@@ -43,7 +43,7 @@ async fn renew(ctx: &StepContext<RenewCluster>) -> Result<(), StepError> {
     for member in facts.members.iter().filter(|member| member.joined) {
         ctx.safe_point()?;
         let id = &member.machine;
-        ctx.progress(format!("{id}: looking at its certificates"));
+        ctx.progress(format!("{id}: checking certificates"));
         let renewed = own.driver.renew(&facts, member).await;
         if renewed.map_err(driver_failed)? {
             tracing::info!(cluster = name, machine = %id, "certificates renewed");
@@ -51,7 +51,8 @@ async fn renew(ctx: &StepContext<RenewCluster>) -> Result<(), StepError> {
     }
     let repaired = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
-        next.failure.take_if(|failure| failure.what == ACTIVITY);
+        next.failure
+            .take_if(|failure| activity::is(&failure.what, activity::RENEW));
         Ok(next)
     });
     repaired.await.map(drop).map_err(step_failed)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::Error;
 use strata_workflow::{Claim, Kind, Outputs, Retry, Step, StepContext, StepError};
 
-use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, machines, membership};
+use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, activity, machines, membership};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -30,7 +30,6 @@ const RETRY_LONG: Retry = Retry {
     first_pause: Duration::from_millis(500),
     longest_pause: Duration::from_secs(60),
 };
-const ACTIVITY: &str = "replacing what died";
 
 type Ctx = StepContext<HealCluster>;
 
@@ -47,7 +46,9 @@ impl Kind for HealCluster {
         Ok(vec![
             Step::new("plan", |ctx: Ctx| async move {
                 let done = plan(&ctx).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::REPLACE, done)
+                    .await
             })
             .undo(|ctx: Ctx| async move { undo_plan(&ctx).await }),
             // What runs on it must have ended before the cluster may start it
@@ -55,7 +56,9 @@ impl Kind for HealCluster {
             Step::new("fence", |ctx: Ctx| async move {
                 let dead = planned_change(&ctx)?.dead;
                 let done = machines::switch_off(&ctx, &dead).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::REPLACE, done)
+                    .await
             })
             .timeout(MEMBER_TIMEOUT)
             .retry(RETRY_SHORT),
@@ -67,14 +70,18 @@ impl Kind for HealCluster {
                     Ok(()) => membership::remove_stale_members(&ctx, name).await,
                     failed => failed,
                 };
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::REPLACE, done)
+                    .await
             })
             .timeout(MEMBER_TIMEOUT)
             .retry(RETRY_SHORT),
             Step::new("machines", |ctx: Ctx| async move {
                 let added = planned_change(&ctx)?.add;
                 let done = machines::bring_up(&ctx, &ctx.input.cluster, &added).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::REPLACE, done)
+                    .await
             })
             .undo(|ctx: Ctx| async move {
                 let added = unused(&ctx)?;
@@ -87,7 +94,9 @@ impl Kind for HealCluster {
                 let added = planned_change(&ctx)?.add;
                 let done =
                     membership::prepare(&StepProgress::new(&ctx), &ctx.input.cluster, &added).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::REPLACE, done)
+                    .await
             })
             .timeout(MEMBER_TIMEOUT)
             .retry(RETRY_SHORT),
@@ -96,7 +105,9 @@ impl Kind for HealCluster {
                 let done =
                     membership::join(&StepProgress::new(&ctx), &ctx.input.cluster, &added).await;
                 let done = done.map(|()| added);
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::REPLACE, done)
+                    .await
             })
             .undo(|ctx: Ctx| async move {
                 // Once all have joined they stay: what is left to do then is
@@ -222,7 +233,7 @@ async fn remove(ctx: &Ctx) -> Result<(), StepError> {
         membership::release(ctx, name, &dead).await
     };
     let done = done.await;
-    own.note(name, ACTIVITY, done).await
+    own.note(name, activity::REPLACE, done).await
 }
 
 async fn settle(ctx: &Ctx) -> Result<(), StepError> {
@@ -235,7 +246,9 @@ async fn settle(ctx: &Ctx) -> Result<(), StepError> {
             next.work = Work::Idle;
         }
         // A failed request of a person stays visible until that person acts.
-        next.failure = next.failure.filter(|failure| failure.what != ACTIVITY);
+        next.failure = next
+            .failure
+            .filter(|failure| !activity::is(&failure.what, activity::REPLACE));
         Ok(next)
     });
     settled.await.map_err(step_failed)?;

@@ -9,7 +9,7 @@ use strata_types::cluster::{Member, NodePool};
 use strata_types::{Error, Result as Outcome};
 use strata_workflow::{Claim, Kind, Outputs, Retry, Step, StepContext, StepError};
 
-use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, machines, membership};
+use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, activity, machines, membership};
 pub use crate::core::PoolChange;
 use crate::core::{Cluster, Work};
 use crate::operations::step_failed;
@@ -83,7 +83,6 @@ const RETRY_LONG: Retry = Retry {
     first_pause: Duration::from_millis(500),
     longest_pause: Duration::from_secs(60),
 };
-const ACTIVITY: &str = "changing its pools";
 
 type Ctx = StepContext<ScaleCluster>;
 
@@ -100,7 +99,9 @@ impl Kind for ScaleCluster {
         let mut steps = vec![
             Step::new("plan", |ctx: Ctx| async move {
                 let done = plan(&ctx).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::SCALE, done)
+                    .await
             })
             .undo(|ctx: Ctx| async move { undo_plan(&ctx).await })
             .undo_timeout(WIPE_TIMEOUT)
@@ -130,7 +131,9 @@ fn addition_steps() -> Vec<Step<ScaleCluster>> {
         Step::new("machines", |ctx: Ctx| async move {
             let added = added(&ctx)?;
             let done = machines::bring_up(&ctx, &ctx.input.cluster, &added).await;
-            ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+            ctx.context
+                .note(&ctx.input.cluster, activity::SCALE, done)
+                .await
         })
         .undo(|ctx: Ctx| async move {
             let added = added(&ctx)?;
@@ -143,14 +146,18 @@ fn addition_steps() -> Vec<Step<ScaleCluster>> {
             let added = added(&ctx)?;
             let done =
                 membership::prepare(&StepProgress::new(&ctx), &ctx.input.cluster, &added).await;
-            ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+            ctx.context
+                .note(&ctx.input.cluster, activity::SCALE, done)
+                .await
         })
         .timeout(MEMBER_TIMEOUT)
         .retry(RETRY_SHORT),
         Step::new("join", |ctx: Ctx| async move {
             let added = added(&ctx)?;
             let done = membership::join(&StepProgress::new(&ctx), &ctx.input.cluster, &added).await;
-            ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+            ctx.context
+                .note(&ctx.input.cluster, activity::SCALE, done)
+                .await
         })
         .undo(|ctx: Ctx| async move {
             let added = added(&ctx)?;
@@ -167,11 +174,11 @@ fn drain_step(id: String) -> Step<ScaleCluster> {
         let id = id.clone();
         async move {
             if ctx.context.is_lost_member(&ctx.input.cluster, &id) {
-                ctx.progress(format!("{id} is lost: there is nothing to move"));
+                ctx.progress(format!("{id} is lost: no pods to evict"));
                 return Ok(());
             }
             if membership::is_unregistered(&ctx, &ctx.input.cluster, &id).await? {
-                ctx.progress(format!("{id} never came in: there is nothing to move"));
+                ctx.progress(format!("{id} never joined: no pods to evict"));
                 return Ok(());
             }
             membership::drain_member(&ctx, &ctx.input.cluster, &id).await
@@ -196,7 +203,7 @@ fn removal_step(id: String) -> Step<ScaleCluster> {
                 membership::release(&ctx, cluster, &one).await
             };
             let done = done.await;
-            ctx.context.note(cluster, ACTIVITY, done).await
+            ctx.context.note(cluster, activity::SCALE, done).await
         }
     })
     .timeout(WIPE_TIMEOUT)
@@ -255,7 +262,7 @@ async fn mark_started(ctx: &Ctx) -> Result<(), StepError> {
     let withdrawn = own.core.withdraw_change(&input.cluster, &input.accepted);
     withdrawn.await.map_err(step_failed)?;
     if ctx.attempt() > 1 {
-        own.clear_failure(&input.cluster, ACTIVITY).await?;
+        own.clear_failure(&input.cluster, activity::SCALE).await?;
     }
     Ok(())
 }

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use strata_types::Error;
 use strata_workflow::{Claim, Kind, Outputs, Retry, Step, StepContext, StepError};
 
-use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, driver_failed, membership, user_name};
+use super::{
+    Clusters, MEMBER_TIMEOUT, RETRY_SHORT, activity, driver_failed, membership, user_name,
+};
 use crate::core::Work;
 use crate::operations::step_failed;
-
-const ACTIVITY: &str = "keeping its state";
 
 /// Keeps the state of a cluster.
 #[derive(Default)]
@@ -35,7 +35,9 @@ impl Kind for SnapshotCluster {
         Ok(vec![
             Step::new("snapshot", |ctx: StepContext<Self>| async move {
                 let done = keep(&ctx).await;
-                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
+                ctx.context
+                    .note(&ctx.input.cluster, activity::SNAPSHOT, done)
+                    .await
             })
             .timeout(MEMBER_TIMEOUT)
             .retry(RETRY_SHORT),
@@ -51,7 +53,8 @@ async fn keep(ctx: &StepContext<SnapshotCluster>) -> Result<(), StepError> {
     stored.map_err(driver_failed)?;
     let repaired = own.core.lead_cluster(&ctx.input.cluster, |now| {
         let mut next = now.clone();
-        next.failure.take_if(|failure| failure.what == ACTIVITY);
+        next.failure
+            .take_if(|failure| activity::is(&failure.what, activity::SNAPSHOT));
         Ok(next)
     });
     repaired.await.map(drop).map_err(step_failed)
@@ -83,7 +86,7 @@ impl Kind for RestoreCluster {
                 Step::new("restore", |ctx: StepContext<Self>| async move {
                     let done = restore(&ctx).await;
                     ctx.context
-                        .note(&ctx.input.cluster, "restoring it", done)
+                        .note(&ctx.input.cluster, activity::RESTORE, done)
                         .await
                 })
                 .undo(|ctx: StepContext<Self>| async move {
@@ -97,7 +100,7 @@ impl Kind for RestoreCluster {
                 Step::new("admit", |ctx: StepContext<Self>| async move {
                     let done = grant_access(&ctx, &ctx.input.cluster).await;
                     ctx.context
-                        .note(&ctx.input.cluster, "restoring it", done)
+                        .note(&ctx.input.cluster, activity::RESTORE, done)
                         .await
                 })
                 .timeout(MEMBER_TIMEOUT)

@@ -13,7 +13,7 @@
 use strata_types::{ErrorKind, Result};
 use strata_workflow::{Filter, Kind as _, Operation, OperationId, WorkflowError};
 
-use super::{Clusters, DeleteCluster, machines, scale};
+use super::{Clusters, DeleteCluster, activity, machines, scale};
 use crate::core::{Cluster, ClusterFailure, Work, now_ms};
 use crate::operations::public;
 
@@ -166,11 +166,11 @@ fn cluster_of(operation: &Operation) -> Option<&str> {
 const fn what(work: Work) -> &'static str {
     match work {
         Work::Idle => "what was under way",
-        Work::Creating => "building it",
-        Work::Scaling => "changing its pools",
-        Work::Healing => "replacing what died",
-        Work::Upgrading { .. } => "its upgrade",
-        Work::Restoring => "restoring it",
-        Work::Deleting => "deleting it",
+        Work::Creating => activity::CREATE,
+        Work::Scaling => activity::SCALE,
+        Work::Healing => activity::REPLACE,
+        Work::Upgrading { .. } => activity::UPGRADE,
+        Work::Restoring => activity::RESTORE,
+        Work::Deleting => activity::DELETE,
     }
 }

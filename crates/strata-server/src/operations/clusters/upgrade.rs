@@ -119,7 +119,7 @@ async fn preflight(ctx: &Ctx) -> Result<Vec<MemberUpgrade>, StepError> {
     let now = own.core.cluster(name).map_err(step_failed)?;
     own.may_upgrade(&now, to).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
-    ctx.progress("looking whether anything is in the way");
+    ctx.progress("checking whether the upgrade can begin");
     let until = tokio::time::Instant::now() + SETTLE_TIMEOUT;
     loop {
         let found = own.driver.preflight(&facts, to).await;
@@ -133,7 +133,7 @@ async fn preflight(ctx: &Ctx) -> Result<Vec<MemberUpgrade>, StepError> {
             let all = all.collect::<Vec<_>>().join("; ");
             return Err(StepError::permanent(format!("nothing was begun: {all}")));
         }
-        ctx.progress(format!("waiting whether that passes: {}", first.what));
+        ctx.progress(format!("waiting for this to pass: {}", first.what));
         tokio::select! {
             () = ctx.cancelled() => return Err(StepError::Cancelled),
             () = tokio::time::sleep(FAST_POLL_INTERVAL) => {}
@@ -206,7 +206,7 @@ async fn stop(ctx: &Ctx) -> Result<(), StepError> {
 async fn snapshot(ctx: &Ctx) -> Result<Snapshot, StepError> {
     let (own, name) = (&ctx.context, &ctx.input.cluster);
     let facts = own.facts(name).await.map_err(step_failed)?;
-    ctx.progress("keeping its state in a snapshot");
+    ctx.progress("taking a snapshot of etcd");
     // By the operation, so that done again it is the same one.
     let reason = format!(
         "before the upgrade to {} by {}",
@@ -335,7 +335,7 @@ async fn roll_back(ctx: &Ctx, turn: &MemberUpgrade) -> Result<(), StepError> {
     if !begun && !is_unreachable(ctx, turn, &facts, works).await? {
         return Ok(());
     }
-    ctx.progress("the new control plane does not come up: going back to the snapshot");
+    ctx.progress("the new control plane does not come up: rolling back to the snapshot");
     // The operation that goes on with this must not take what was restored for
     // what was.
     let written = own.core.lead_cluster(name, |now| {
@@ -409,7 +409,7 @@ async fn is_unreachable(
         if tokio::time::Instant::now() >= until {
             return Ok(true);
         }
-        ctx.progress("looking whether the control plane comes up");
+        ctx.progress("waiting for the control plane");
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

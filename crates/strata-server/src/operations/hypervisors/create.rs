@@ -133,7 +133,7 @@ fn bring_back(
 async fn switch_off(ctx: &Ctx) -> Result<(), StepError> {
     let (own, id) = (&ctx.context, &ctx.input.machine);
     let (provider, target) = own.reach(id).map_err(step_failed)?;
-    ctx.progress("its node is lost: switching it off");
+    ctx.progress("node lost: powering the machine off");
     let switched = provider.power(&target, Power::Off).await;
     switched.map_err(provider_failed)
 }
@@ -142,7 +142,7 @@ async fn switch_off(ctx: &Ctx) -> Result<(), StepError> {
 async fn wipe_left(ctx: &Ctx) -> Result<(), StepError> {
     let (own, id) = (&ctx.context, &ctx.input.machine);
     let (provider, target) = own.reach(id).map_err(step_failed)?;
-    ctx.progress("its node has left: wiping it");
+    ctx.progress("node gone: wiping the machine");
     super::wipe_with_retries(ctx, provider.as_ref(), &target).await
 }
 
@@ -245,7 +245,7 @@ async fn boot(ctx: &Ctx) -> Result<(), StepError> {
     ctx.safe_point()?;
     let work = async {
         let (provider, target) = own.reach(id).map_err(step_failed)?;
-        ctx.progress(format!("{} boots it", provider.kind()));
+        ctx.progress(format!("booting by provider {}", provider.kind()));
         let operation = ctx.operation().to_string();
         // Again: an operation that began with an earlier version has not.
         let bound = own.core.expect_join(id, Some(&operation));
@@ -272,7 +272,7 @@ async fn wipe(ctx: &Ctx) -> Result<(), StepError> {
         phase(ctx, MachinePhase::Wiping).await?;
     }
     let (provider, target) = own.reach(id).map_err(step_failed)?;
-    ctx.progress("switching it off and giving it back");
+    ctx.progress("powering off and releasing the machine");
     // What failed before is what people want to know, not this.
     super::wipe_with_retries(ctx, provider.as_ref(), &target).await
 }
@@ -282,7 +282,7 @@ async fn join(ctx: &Ctx) -> Result<(), StepError> {
     phase(ctx, MachinePhase::Joining).await?;
     let work = async {
         let (provider, target) = own.reach(id).map_err(step_failed)?;
-        ctx.progress("waiting for it to run");
+        ctx.progress("waiting for the machine to run");
         tokio::select! {
             up = provider.wait(&target) => drop(up.map_err(provider_failed)?),
             () = ctx.cancelled() => return Err(StepError::Cancelled),
@@ -292,7 +292,7 @@ async fn join(ctx: &Ctx) -> Result<(), StepError> {
         loop {
             let node = own.core.node(id).map_err(step_failed)?;
             if node.condition == NodeCondition::Ready {
-                ctx.progress(format!("node {id} has come"));
+                ctx.progress(format!("node {id} connected"));
                 return Ok(());
             }
             ctx.progress(format!("waiting for node {id}"));
@@ -318,7 +318,7 @@ async fn join(ctx: &Ctx) -> Result<(), StepError> {
 async fn prove(ctx: &Ctx) -> Result<(), StepError> {
     let (own, id) = (&ctx.context, &ctx.input.machine);
     phase(ctx, MachinePhase::Verifying).await?;
-    ctx.progress("running something in a cell on it");
+    ctx.progress("running a program in a cell on the node");
     let proven = tokio::time::timeout(PROVE_TIMEOUT, own.prove.prove(id)).await;
     let proven = match proven {
         Ok(proven) => proven.map_err(step_failed),

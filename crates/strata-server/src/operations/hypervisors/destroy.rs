@@ -175,7 +175,7 @@ async fn off(ctx: &Ctx) -> Result<(), StepError> {
     }
     let work = async {
         let (provider, target) = own.reach(id).map_err(step_failed)?;
-        ctx.progress("switching it off");
+        ctx.progress("powering the machine off");
         let off = provider.power(&target, Power::Off).await;
         match off {
             // What is not there cannot be on.
@@ -199,7 +199,7 @@ fn is_unowned(ctx: &Ctx) -> Result<bool, StepError> {
 async fn remove_record(ctx: &Ctx) -> Result<(), StepError> {
     let (own, id) = (&ctx.context, &ctx.input.machine);
     let on = own.core.instances_on(id);
-    ctx.progress(format!("{on} instances are placed elsewhere"));
+    ctx.progress(format!("{on} instances rescheduled"));
     own.remove_node(id, "its machine was destroyed").await
 }
 
@@ -215,7 +215,7 @@ async fn wipe(ctx: &Ctx) -> Result<(), StepError> {
     }
     let work = async {
         let (provider, target) = own.reach(id).map_err(step_failed)?;
-        ctx.progress("erasing what was on it and giving it back");
+        ctx.progress("wiping and releasing the machine");
         super::wipe_with_retries(ctx, provider.as_ref(), &target).await
     };
     let wiped = work.await;

@@ -79,7 +79,7 @@ async fn remove(ctx: &Ctx, name: &str) -> Result<(), StepError> {
 /// Where data has fewer copies than configured, the missing ones are made.
 async fn rebalance(ctx: &Ctx) -> Result<(), StepError> {
     let pool = ctx.context.step_pool().await?;
-    let tell = progress_reporter(ctx, "kept as often as asked");
+    let tell = progress_reporter(ctx, "redundant");
     let rebalance = in_turn!(pool.rebalance(&tell, ctx.cancellation()));
     rebalance.map_err(failed)
 }
