@@ -15,10 +15,18 @@ use crate::words::lexer;
 
 /// The crates without cycles.
 const CRATES: &[&str] = &[
+    "strata-api",
     "strata-backup",
+    "strata-balancer",
+    "strata-bootimage",
+    "strata-cell",
     "strata-cli",
+    "strata-cluster-agent",
     "strata-clusters",
+    "strata-etcd",
+    "strata-http",
     "strata-machines",
+    "strata-rootfs",
     "strata-server",
     "strata-storage",
 ];

@@ -2,9 +2,9 @@
 //! in them, and their logs. Mechanism only: what is allowed when, and what
 //! is kept across a restart, is decided by the node.
 //!
-//! The only crate with `unsafe` code: the init and the jail (`init/`, `jail/`,
-//! which have no library at all under them) and the one process the daemon
-//! starts itself, the shim.
+//! Most of the workspace's `unsafe` code is here: the init and the jail
+//! (`init/`, `jail/`, which have no library at all under them) and the one
+//! process the daemon starts itself, the shim.
 //!
 //! Everything here blocks for microseconds to a few milliseconds; callers on
 //! an async runtime hand it to a blocking thread.

@@ -47,7 +47,7 @@ impl PoolChange {
             Self::Delete(names) => {
                 for name in names {
                     match pools.iter().position(|pool| &pool.name == name) {
-                        Some(ctx) => drop(pools.remove(ctx)),
+                        Some(index) => drop(pools.remove(index)),
                         None if cluster.had_pool(name) => {}
                         None => return Err(missing(name)),
                     }
