@@ -2,8 +2,8 @@
 //! written from those documents; these tests hold the compiled `proto/`
 //! against it, line by line, in both directions.
 
+mod changed_contracts;
 mod clients;
-mod doctored;
 mod table;
 
 use prost::Message as _;

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
-mod borrowed;
-mod death;
 mod faults;
 mod hostile;
 mod layers;
+mod pull_crash;
 mod registry;
+mod shared_layers;
 mod shares;
 mod space;
 mod store;
 mod support;
-mod writers;
+mod tar_writers;

@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod death;
+mod crash;
 mod devices;
 mod id_map;
-mod kept;
 mod limits;
 mod overlay;
 mod removal;
+mod reopened_roots;
 mod volumes;
 mod world;

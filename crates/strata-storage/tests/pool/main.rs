@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod broken;
 mod child;
+mod device_failures;
 mod devices;
-mod full;
+mod full_pools;
 mod restart;
-mod small;
+mod small_pools;
 mod volumes;
 mod world;
 mod writer;

@@ -70,7 +70,7 @@ async fn kill_at_any_time_leaves_a_complete_image_or_none() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "death::pulling_child",
+                "pull_crash::pulling_child",
                 "--nocapture",
                 "--test-threads=1",
             ])

@@ -55,7 +55,7 @@ fn survives(call: &str, time: usize, dir: &Path) -> bool {
         .args(["-f", "-qq", "-o", "/dev/null", "-e", &trace])
         .args(["-e", &format!("inject={call}:signal=KILL:when={time}")])
         .arg(program)
-        .args(["--exact", "death::victim", "--test-threads=1", "-q"])
+        .args(["--exact", "crash::victim", "--test-threads=1", "-q"])
         .env(DIR, dir)
         .output()
         .unwrap();
