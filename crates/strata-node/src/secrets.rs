@@ -240,7 +240,7 @@ impl PodSecrets {
         if empty && self.is_mounted().unwrap_or(false) {
             // Pods that go right now may still have a file of it.
             if let Err(error) = unmount(&self.directory, UnmountFlags::DETACH) {
-                tracing::warn!(%error, "secrets tmpfs not unmounted");
+                tracing::warn!(dir = %self.directory.display(), %error, "secrets tmpfs not unmounted");
             }
         }
     }

@@ -140,7 +140,7 @@ pub fn remove(dir: &Path) -> Result<()> {
         other => other.map_err(StorageError::at("find", dir))?,
     };
     if let Err(error) = unmount_all(&dir) {
-        tracing::warn!(%error, "pool in use: unmounted lazily");
+        tracing::warn!(dir = %dir.display(), %error, "pool in use: unmounted lazily");
         while let Some(point) = mounts_under(&dir)?.pop() {
             unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
                 .map_err(StorageError::at("unmount", &point))?;

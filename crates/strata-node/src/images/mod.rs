@@ -179,7 +179,7 @@ impl Images {
             return Ok(None);
         }
         if let Err(error) = store.touch(reference) {
-            tracing::debug!(%error, "last use of the image not saved");
+            tracing::debug!(%reference, %error, "last use of the image not saved");
         }
         Ok(Some(self.0.uses.lease(image, hold)))
     }

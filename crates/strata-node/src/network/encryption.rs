@@ -98,7 +98,7 @@ impl EncryptionSupport {
             && encrypts.port.swap(port, Ordering::Relaxed) != port
             && let Err(error) = write(dir, PORT, &port.to_string())
         {
-            tracing::error!(%error, "port of the encrypted overlay not saved");
+            tracing::error!(port, %error, "port of the encrypted overlay not saved");
         }
     }
 

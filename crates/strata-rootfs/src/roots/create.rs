@@ -42,7 +42,7 @@ impl Roots {
             Ok(true) => Ok(()),
             other => {
                 if let Err(error) = self.destroy(TMP, &name) {
-                    tracing::warn!(%error, "incomplete root not removed; retried at the next start");
+                    tracing::warn!(root = name, %error, "incomplete root not removed; retried at the next start");
                 }
                 other.map(drop)
             }

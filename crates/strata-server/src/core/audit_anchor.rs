@@ -43,7 +43,7 @@ impl Core {
             if anchor != noted {
                 match self.note_audit_anchor(&key, &anchor).await {
                     Ok(()) => noted = anchor,
-                    Err(error) => tracing::warn!(%error, "end of the audit log cannot be noted"),
+                    Err(error) => tracing::warn!(key, %error, "end of the audit log not recorded"),
                 }
             }
             if shutdown.is_cancelled() {

@@ -24,7 +24,7 @@ impl Schedules<'_> {
         let readable = |entry: &strata_store::Entry| match decode(&entry.key, &entry.value) {
             Ok(schedule) => Some(schedule),
             Err(error) => {
-                tracing::error!(%error, "unreadable backup schedule skipped");
+                tracing::error!(key = entry.key, %error, "unreadable backup schedule skipped");
                 None
             }
         };

@@ -82,7 +82,7 @@ async fn list_self(core: Core, store: Arc<dyn Store>, address: String) {
         };
         let ended: Result<(), StoreError> = listed.await;
         if let Err(error) = ended {
-            tracing::debug!(%error, "this server is not listed");
+            tracing::debug!(server = address, %error, "server not registered");
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
@@ -91,7 +91,7 @@ async fn list_self(core: Core, store: Arc<dyn Store>, address: String) {
 async fn campaign(core: &Core, store: &Arc<dyn Store>, address: &str, held: &mut Option<LeaseId>) {
     loop {
         if let Err(error) = campaign_once(core, store, address, held).await {
-            tracing::warn!(%error, "leader election failed");
+            tracing::warn!(server = address, %error, "leader election failed");
         }
         core.set_lead(Lead::Following(None));
         tokio::time::sleep(RETRY_INTERVAL).await;
@@ -124,7 +124,7 @@ async fn campaign_once(
                      another may lead"
                 )));
             }
-            tracing::info!("this server leads");
+            tracing::info!(server = address, "this server leads");
             let condition = Condition::Unchanged(KEY.to_owned(), revision);
             core.renew_lead_from(asked, ttl - MARGIN);
             core.set_lead(Lead::Leading(Some(condition)));

@@ -169,7 +169,7 @@ fn let_go_if_read_only(point: &Path) -> bool {
     }
     let unmounted = mount::unmount_all(point);
     if let Err(error) = &unmounted {
-        tracing::warn!(%error, "pool is read-only and cannot be remounted");
+        tracing::warn!(mount = %point.display(), %error, "pool is read-only and cannot be remounted");
     }
     unmounted.is_ok()
 }

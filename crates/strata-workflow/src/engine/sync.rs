@@ -25,7 +25,7 @@ impl Dispatcher {
             }
             Err(error) => {
                 if self.status.unreadable.insert(entry.key.clone()) {
-                    tracing::error!(%error, "an operation is kept and not run");
+                    tracing::error!(key = entry.key, %error, "operation cannot be read and is not run");
                 }
             }
         }
