@@ -1,7 +1,10 @@
 //! A balancer of TCP connections: one address in front of several servers.
 //!
 //! ```text
-//!   accept ──▶ choice: who is tried, in which order (pure)
+//!   accept ──▶ connections: which one makes room for a new one
+//!                 │ first byte of the client
+//!                 ▼
+//!              choice: who is tried, in which order (pure)
 //!                 │  ▲ health: probes, and what became of connections
 //!                 ▼  │
 //!              relay: bytes both ways until both sides are done
@@ -17,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod choice;
+mod connections;
 mod health;
 mod relay;
 mod socket;
@@ -27,11 +31,14 @@ use std::time::Duration;
 
 use strata_tasks::log_panics;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use connections::Connection;
+pub use connections::Connections;
 use health::Health;
+use relay::Relay;
 
 /// The system refuses more files for a moment.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -39,8 +46,9 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// How a balancer behaves. The default is for API servers of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balancer {
-    /// How many connections there may be; others wait to be accepted.
-    pub connections: usize,
+    /// How long a client may take for its first byte. No server is tried
+    /// before: a client that sends nothing costs one descriptor for so long.
+    pub first_byte: Duration,
     /// How long a server may take to accept.
     pub connect: Duration,
     /// The interval at which each server is tried without a client.
@@ -52,17 +60,21 @@ pub struct Balancer {
     pub suspicion: Duration,
     /// How long connections go on to a server that is no longer in the list.
     pub farewell: Duration,
+    /// After one side has ended, how long the other one may take for each of
+    /// its bytes.
+    pub half_open: Duration,
 }
 
 impl Default for Balancer {
     fn default() -> Self {
         Self {
-            connections: 4096,
+            first_byte: Duration::from_secs(10),
             connect: Duration::from_secs(1),
             probe: Duration::from_secs(2),
             answer: Duration::from_secs(3),
             suspicion: Duration::from_secs(5),
             farewell: Duration::from_secs(10),
+            half_open: Duration::from_secs(5),
         }
     }
 }
@@ -70,8 +82,13 @@ impl Default for Balancer {
 impl Balancer {
     /// Serves until it is dropped, and all its connections with it. The
     /// servers may change at any time; when their sender is gone they stay.
-    pub async fn run(self, listener: TcpListener, servers: watch::Receiver<Vec<SocketAddr>>) {
-        let room = Arc::new(Semaphore::new(self.connections));
+    /// The bounds of connections may be those of further balancers.
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        servers: watch::Receiver<Vec<SocketAddr>>,
+        connections: Arc<Connections>,
+    ) {
         let shared = Arc::new(Shared {
             health: Health::new(self.suspicion),
             settings: self,
@@ -80,27 +97,31 @@ impl Balancer {
         // In this task: without its probes a balancer is not to go on.
         tokio::select! {
             () = shared.probe() => {}
-            () = accept(&shared, &listener, &room) => {}
+            () = accept(&shared, &listener, &connections) => {}
         }
     }
 }
 
-async fn accept(shared: &Arc<Shared>, listener: &TcpListener, room: &Arc<Semaphore>) {
+async fn accept(shared: &Arc<Shared>, listener: &TcpListener, connections: &Arc<Connections>) {
     let mut tasks = JoinSet::new();
     loop {
-        let Ok(place) = Arc::clone(room).acquire_owned().await else {
-            return;
-        };
         let client = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = tasks.join_next() => continue,
         };
         match client {
-            Ok((client, _)) => {
+            Ok((client, from)) => {
+                let Some(connection) = connections.enter(from.ip()).await else {
+                    return;
+                };
                 let shared = Arc::clone(shared);
                 tasks.spawn(log_panics("balancer-connection", async move {
-                    shared.serve(client).await;
-                    drop(place);
+                    tokio::select! {
+                        () = shared.serve(client, &connection) => {}
+                        () = connection.evicted() => {
+                            tracing::debug!(%from, "silent connection closed for a new one");
+                        }
+                    }
                 }));
             }
             Err(error) => {
@@ -118,16 +139,27 @@ struct Shared {
 }
 
 impl Shared {
-    async fn serve(&self, client: TcpStream) {
+    async fn serve(&self, client: TcpStream, connection: &Connection) {
+        let speaks = timeout(self.settings.first_byte, client.peek(&mut [0])).await;
+        if !matches!(speaks, Ok(Ok(1..))) {
+            return;
+        }
+        connection.note_bytes(false);
         let servers = self.servers.borrow().clone();
         for server in self.health.order(&servers) {
             let Some(stream) = self.connect(server).await else {
                 continue;
             };
             socket::prepare(&client);
-            let health = (&self.health, server);
+            let relay = Relay {
+                connection,
+                health: &self.health,
+                server,
+                answer: self.settings.answer,
+                half_open: self.settings.half_open,
+            };
             tokio::select! {
-                () = relay::run(client, stream, health, self.settings.answer) => {}
+                () = relay.run(client, stream) => {}
                 () = self.gone(server) => {
                     tracing::debug!(%server, "connection to a removed server closed");
                 }

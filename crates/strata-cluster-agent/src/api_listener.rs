@@ -7,8 +7,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::Balancer;
 use crate::follow::Configs;
+use crate::{Balancer, Connections};
 
 /// The retry interval for an address that another process has.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -16,6 +16,7 @@ const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Serves until the configurations end.
 pub(crate) async fn run(mut configs: Configs) {
     let (sender, servers) = watch::channel(Vec::new());
+    let connections = Connections::of_process();
     let mut told = false;
     loop {
         let Some(config) = configs.borrow_and_update().clone() else {
@@ -41,7 +42,7 @@ pub(crate) async fn run(mut configs: Configs) {
         };
         told = false;
         tracing::info!(listen = %config.listen, "API server address bound");
-        let balancer = Balancer::default().run(listener, servers.clone());
+        let balancer = Balancer::default().run(listener, servers.clone(), connections.clone());
         tokio::pin!(balancer);
         loop {
             tokio::select! {

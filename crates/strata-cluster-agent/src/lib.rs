@@ -26,4 +26,4 @@ mod pods;
 pub use agent::{Agent, AgentError};
 pub use config::{AgentConfig, CniConfig, CniPlugins, ConfigError, PeerConfig, PodNetworkConfig};
 pub use pods::{DEVICE, TABLE};
-pub use strata_balancer::Balancer;
+pub use strata_balancer::{Balancer, Connections};

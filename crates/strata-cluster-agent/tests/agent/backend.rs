@@ -1,6 +1,8 @@
 //! Servers that behave and servers that do not.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +28,7 @@ pub(crate) enum ServerBehaviour {
 /// A server, until it is dropped, and its connections with it.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
+    accepted: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -43,14 +46,26 @@ impl Backend {
     pub(crate) async fn at(address: SocketAddr, manner: ServerBehaviour) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = accepted.clone();
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
                 connections.spawn(async move { manner.serve(stream).await.ok() });
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, task }
+        Self {
+            address,
+            accepted,
+            task,
+        }
+    }
+
+    /// How many connections it has accepted so far.
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// An address at which no host is.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use strata_cluster_agent::Balancer;
+use strata_cluster_agent::{Balancer, Connections};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -32,10 +33,18 @@ impl Drop for Running {
 
 impl Running {
     async fn new(settings: Balancer, servers: &[SocketAddr]) -> Self {
+        Self::with(settings, servers, Connections::of_process()).await
+    }
+
+    async fn with(
+        settings: Balancer,
+        servers: &[SocketAddr],
+        connections: Arc<Connections>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, receiver) = watch::channel(servers.to_vec());
-        let task = tokio::spawn(settings.run(listener, receiver));
+        let task = tokio::spawn(settings.run(listener, receiver, connections));
         Self {
             address,
             servers: sender,
@@ -45,6 +54,13 @@ impl Running {
 
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// The same from another address of this host.
+    async fn connect_from(&self, address: Ipv4Addr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        socket.connect(self.address).await.unwrap()
     }
 
     /// Sends a word to the server behind it; which that is, and the connection.
@@ -187,8 +203,7 @@ async fn half_closed_client_still_receives_the_response() {
     assert_eq!(said, "3000000");
 }
 
-#[tokio::test]
-async fn a_thousand_connections_at_once() {
+fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit {
@@ -196,11 +211,18 @@ async fn a_thousand_connections_at_once() {
         ..limit
     };
     setrlimit(Resource::Nofile, most).unwrap();
+}
+
+#[tokio::test]
+async fn a_thousand_connections_at_once() {
+    raise_open_files();
     let (one, two) = (
         Backend::new(ServerBehaviour::Echo(1)).await,
         Backend::new(ServerBehaviour::Echo(2)).await,
     );
-    let balancer = Running::new(Balancer::default(), &[one.address, two.address]).await;
+    let servers = [one.address, two.address];
+    let connections = Connections::new(1000, 1000);
+    let balancer = Running::with(Balancer::default(), &servers, connections).await;
     let mut streams = Vec::new();
     let mut met: BTreeMap<u8, usize> = BTreeMap::new();
     for _ in 0..1000 {
@@ -242,27 +264,80 @@ async fn connections_to_a_server_that_left_the_list_end_after_a_while() {
 }
 
 #[tokio::test]
-async fn more_than_allowed_wait_until_there_is_room() {
+async fn silent_connections_of_one_source_lock_out_no_client_and_reach_no_server() {
+    raise_open_files();
+    let server = Backend::new(ServerBehaviour::Echo(1)).await;
+    let balancer = Running::new(Balancer::default(), &[server.address]).await;
+    let client = Ipv4Addr::new(127, 0, 0, 2);
+    let mut watch = balancer.connect_from(client).await;
+    say(&mut watch).await.unwrap();
+    let probes = server.accepted();
+    let mut silent = Vec::new();
+    for _ in 0..5000 {
+        silent.push(balancer.connect().await);
+    }
+    let mut other = balancer.connect_from(client).await;
+    assert_eq!(say(&mut other).await.unwrap(), 1);
+    still_there(&mut watch).await;
+    // The source has made room at its own cost.
+    ends(&mut silent[0]).await;
+    let reached = server.accepted() - probes;
+    assert!(reached < 500, "{reached} connections to the server");
+    // Its own next client is served, too.
+    assert_eq!(balancer.greet().await.unwrap().0, 1);
+}
+
+#[tokio::test]
+async fn full_balancers_close_the_oldest_silent_connection_of_all_together() {
+    let server = Backend::new(ServerBehaviour::Echo(1)).await;
+    let connections = Connections::new(20, 100);
+    let servers = [server.address];
+    let run = || Running::with(Balancer::default(), &servers, connections.clone());
+    let (one, two) = (run().await, run().await);
+    let mut silent = Vec::new();
+    for _ in 0..30 {
+        silent.push(one.connect().await);
+    }
+    let mut other = two.connect_from(Ipv4Addr::new(127, 0, 0, 2)).await;
+    assert_eq!(say(&mut other).await.unwrap(), 1);
+    ends(&mut silent[0]).await;
+}
+
+#[tokio::test]
+async fn client_that_sends_nothing_is_closed_without_a_connection_to_a_server() {
     let server = Backend::new(ServerBehaviour::Echo(1)).await;
     let settings = Balancer {
-        connections: 2,
+        first_byte: SHORT_DELAY,
+        probe: TEST_TIMEOUT,
         ..Balancer::default()
     };
     let balancer = Running::new(settings, &[server.address]).await;
-    let (first, second) = (
-        balancer.greet().await.unwrap(),
-        balancer.greet().await.unwrap(),
-    );
-    let mut third = balancer.connect().await;
-    assert!(timeout(SHORT_DELAY, say(&mut third)).await.is_err());
-    drop(first);
-    let mut heard = [0; 2];
-    timeout(TEST_TIMEOUT, third.read_exact(&mut heard))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(heard, [1, b'x']);
-    drop(second);
+    balancer.greet().await.unwrap();
+    let before = server.accepted();
+    ends(&mut balancer.connect().await).await;
+    assert_eq!(server.accepted(), before);
+}
+
+#[tokio::test]
+async fn silent_client_is_closed_after_its_server_ended() {
+    let server = Backend::new(ServerBehaviour::HangUp).await;
+    let settings = Balancer {
+        half_open: SHORT_DELAY,
+        ..Balancer::default()
+    };
+    let connections = Connections::new(1, 1);
+    let balancer = Running::with(settings, &[server.address], connections.clone()).await;
+    let mut client = balancer.connect().await;
+    client.write_all(b"x").await.unwrap();
+    // The end is passed on, and this client keeps its side open.
+    ends(&mut client).await;
+    let free = async {
+        while connections.in_use() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(TEST_TIMEOUT, free).await.unwrap();
+    drop(client);
 }
 
 #[tokio::test]
@@ -274,9 +349,9 @@ async fn connection_is_reset_without_servers_and_all_servers_are_retried_each_ti
     let nobody = Backend::nobody().await;
     let balancer = Running::new(settings, &[]).await;
     let reset = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    reset(balancer.connect().await.read(&mut [0]).await.unwrap_err());
+    reset(balancer.greet().await.unwrap_err());
     balancer.servers.send_replace(vec![nobody]);
-    reset(balancer.connect().await.read(&mut [0]).await.unwrap_err());
+    reset(balancer.greet().await.unwrap_err());
     // It is known as down until far in the future, and found all the same.
     let _server = Backend::at(nobody, ServerBehaviour::Echo(1)).await;
     assert_eq!(balancer.count(3).await, BTreeMap::from([(1, 3)]));

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use strata_balancer::Balancer;
+use strata_balancer::{Balancer, Connections};
 use strata_tasks::{TaskGroup, spawn_detached};
 use strata_types::cluster::ClusterRole;
 use tokio::net::TcpListener;
@@ -23,9 +24,11 @@ const API_PORT: u16 = 6443;
 
 /// Starts to listen for clusters.
 pub fn start(clusters: Clusters, tasks: &TaskGroup) {
+    // Of all endpoints together: they share the descriptors of this process.
+    let connections = Connections::of_process();
     tasks.restart("cluster-endpoints", move || {
-        let clusters = clusters.clone();
-        async move { run(&clusters).await }
+        let (clusters, connections) = (clusters.clone(), Arc::clone(&connections));
+        async move { run(&clusters, &connections).await }
     });
 }
 
@@ -41,11 +44,11 @@ impl Drop for Endpoint {
     }
 }
 
-async fn run(own: &Clusters) {
+async fn run(own: &Clusters, connections: &Arc<Connections>) {
     let mut changes = own.core.watch_all();
     let mut open: HashMap<String, Endpoint> = HashMap::new();
     loop {
-        sync_listeners(own, &mut open).await;
+        sync_listeners(own, connections, &mut open).await;
         loop {
             tokio::select! {
                 changed = changes.recv() => match changed {
@@ -58,7 +61,11 @@ async fn run(own: &Clusters) {
     }
 }
 
-async fn sync_listeners(own: &Clusters, open: &mut HashMap<String, Endpoint>) {
+async fn sync_listeners(
+    own: &Clusters,
+    connections: &Arc<Connections>,
+    open: &mut HashMap<String, Endpoint>,
+) {
     let all = own.core.clusters();
     open.retain(|name, endpoint| {
         let mut all = all.iter();
@@ -88,7 +95,7 @@ async fn sync_listeners(own: &Clusters, open: &mut HashMap<String, Endpoint>) {
         let (sender, receiver) = watch::channel(servers);
         let task = spawn_detached(
             "cluster-balancer",
-            Balancer::default().run(listener, receiver),
+            Balancer::default().run(listener, receiver, Arc::clone(connections)),
         );
         let endpoint = Endpoint {
             port: cluster.port,
