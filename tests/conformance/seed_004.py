@@ -239,15 +239,17 @@ def too_much(world):
 @case("CreateBackup: COMPLETED is restorable, also after damage", STRATA, alone=True)
 def backups(world):
     completed(backup(world))
-    packs = [one for one in (world.data_dir / "backup/repository/data").rglob("*") if one.is_file()]
-    assert packs
-    for pack in packs:
-        pathlib.Path(pack).chmod(0o600)
-        bytes = bytearray(pack.read_bytes())
-        bytes[len(bytes) // 2] ^= 1
-        pack.write_bytes(bytes)
-    completed(backup(world))
-    world.strata("backup", "verify", "latest", "--percent", "100")
+    # Packs, which hold the data, and indexes, which every backup reads.
+    for kind in ["data", "index"]:
+        files = [one for one in (world.data_dir / "backup/repository" / kind).rglob("*") if one.is_file()]
+        assert files, kind
+        for path in files:
+            pathlib.Path(path).chmod(0o600)
+            bytes = bytearray(path.read_bytes())
+            bytes[len(bytes) // 2] ^= 1
+            path.write_bytes(bytes)
+        completed(backup(world))
+        world.strata("backup", "verify", "latest", "--percent", "100")
     world.strata("backup", "repair")
     world.strata("backup", "verify", "latest", "--percent", "100")
 

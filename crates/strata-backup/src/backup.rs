@@ -42,7 +42,7 @@ pub(crate) fn run(session: &Session, ask: &BackupRequest) -> Result<Backup> {
     let repository = session.open_or_make()?;
     // Before the index is read: what it names must stay.
     let lock = session.lock(&repository, false)?;
-    let snapshots = session.snapshots(&repository)?;
+    let snapshots = session.snapshots(&repository)?.readable;
     if let Some(done) = snapshots
         .iter()
         .find(|one| snapshot::is_of(one, &ask.operation))

@@ -114,6 +114,10 @@ pub enum BackupError {
         /// What, and where.
         what: String,
     },
+    /// Snapshots are not what was written, so it is not known what is in the
+    /// backups.
+    #[error("backups cannot be read, because their snapshots are damaged: {ids}")]
+    UnreadableSnapshots { ids: String },
     /// The caller requested to stop.
     #[error("cancelled")]
     Cancelled,
@@ -178,9 +182,10 @@ impl BackupError {
                 ErrorKind::Invalid
             }
             Self::Cancelled => ErrorKind::Aborted,
-            Self::Hostile { .. } | Self::Damaged { .. } | Self::Missing { .. } => {
-                ErrorKind::WrongState
-            }
+            Self::Hostile { .. }
+            | Self::Damaged { .. }
+            | Self::UnreadableSnapshots { .. }
+            | Self::Missing { .. } => ErrorKind::WrongState,
             Self::Storage { .. }
             | Self::Source { .. }
             | Self::Changed { .. }
@@ -208,6 +213,9 @@ impl BackupError {
             Self::Denied { .. } => "check the access key and its rights on the bucket",
             Self::Damaged { .. } | Self::Missing { .. } => {
                 "verify says what is damaged; make a new backup, and check the disk"
+            }
+            Self::UnreadableSnapshots { .. } => {
+                "move them aside with `strata backup repair`, and look at the disk below"
             }
             Self::Ambiguous { .. } => "give more characters of the id",
             _ => return None,

@@ -11,6 +11,7 @@ mod backup;
 mod blobs;
 mod cipher;
 mod config;
+mod damaged_files;
 mod descend;
 mod engine_backend;
 mod error;
@@ -29,6 +30,7 @@ mod snapshot;
 mod source;
 mod store;
 mod tree;
+mod verified_packs;
 mod verify;
 mod window;
 

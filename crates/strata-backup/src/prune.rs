@@ -37,7 +37,8 @@ fn plan_in(
     repository: &Repository<OpenStatus>,
     keep: &Retention,
 ) -> Result<PrunePlan> {
-    let snapshots = session.snapshots(repository)?;
+    // What an unreadable one needs is not known, so nothing can be removed.
+    let snapshots = session.snapshots(repository)?.all()?;
     let ours = snapshots.iter().filter(|one| snapshot::is_ours(one));
     let candidates = ours.map(|one| {
         let candidate = Candidate {

@@ -8,34 +8,36 @@
 //! exists, and with that also heals older backups that need it. Killed in
 //! between, nothing is lost that was not: the same again goes on.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use rustic_core::repofile::{BlobType, IndexBlob, IndexFile};
-use rustic_core::{OpenStatus, RepairIndexOptions, Repository};
+use rustic_core::{OpenStatus, Repository};
 use serde::{Deserialize, Serialize};
 
 use crate::cipher::{Cipher, name_of};
-use crate::error::{BackupError, Result};
+use crate::damaged_files;
+use crate::error::Result;
 use crate::progress::Phase;
 use crate::rate_limiter::RateLimiter;
 use crate::session::Session;
 use crate::store::{FileKind, StoredFile};
+use crate::verified_packs::VerifiedPacks;
 
 /// Which packs are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairScope {
     All,
     /// Those that changed since they were last found to be good, where the
-    /// store can report it; none where it cannot.
+    /// store can report it, and of a directory some of those that were found to
+    /// be good longest ago. Snapshots are left where they are.
     Changed,
 }
 
 /// What a repair found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Repaired {
     /// Packs that were read.
     pub checked: u64,
@@ -45,10 +47,13 @@ pub struct Repaired {
     pub saved: u64,
     /// Pieces that are gone until a backup stores them again.
     pub lost: u64,
+    /// Damaged indexes. What they named is indexed again.
+    pub indexes: Vec<String>,
+    /// Backups whose snapshots were damaged, and are out of the way now.
+    pub set_aside: Vec<String>,
+    /// Backups whose snapshots cannot be read, and are still there.
+    pub unreadable: Vec<String>,
 }
-
-/// What was found to be good: the stamps of packs.
-type VerifiedPacks = HashMap<String, u64>;
 
 /// The pieces of each pack, as the index has them.
 type PackBlobs = BTreeMap<String, Vec<IndexBlob>>;
@@ -57,30 +62,83 @@ type PackBlobs = BTreeMap<String, Vec<IndexBlob>>;
 pub(crate) fn run(session: &Session, scope: RepairScope) -> Result<Repaired> {
     let opened = session.open()?;
     let packs = session.store.list(FileKind::Data)?;
-    let known = read_known(session);
-    let is_due = |pack: &&StoredFile| match scope {
-        RepairScope::All => true,
-        RepairScope::Changed => pack.stamp != 0 && known.get(&pack.name) != Some(&pack.stamp),
-    };
-    let due: Vec<&StoredFile> = packs.iter().filter(is_due).collect();
+    let (list, now_ms) = (session.checked_file(), Timestamp::now().as_millisecond());
+    let known = VerifiedPacks::read(list.as_deref());
+    let due = known.due(&packs, scope, session.store.is_far(), now_ms);
     session.reporter.enter(Phase::Checking, None);
-    let damaged = check(session, &due)?;
+    let damage = DamagedFiles {
+        packs: damaged_files::find(session, FileKind::Data, &due)?,
+        indexes: damaged_indexes(session, &opened, scope)?,
+        snapshots: match scope {
+            RepairScope::All => damaged_files::find_all(session, FileKind::Snapshots)?,
+            RepairScope::Changed => Vec::new(),
+        },
+    };
     let mut repaired = Repaired {
         checked: due.len() as u64,
         ..Repaired::default()
     };
-    if !damaged.is_empty() || !missing(session, &opened, &damaged)?.1.is_empty() {
+    let is_incomplete = damaged_files::is_index_incomplete(session)?;
+    if is_incomplete || damage.is_any() || !missing(session, &opened, &damage.packs)?.1.is_empty() {
         let _lock = session.lock(&opened, true)?;
-        // Again: another may have been at work until now.
-        let (pieces, gone) = missing(session, &opened, &damaged)?;
-        mend(session, &opened, &pieces, &gone, &damaged, &mut repaired)?;
+        repair(session, &opened, &damage, &mut repaired)?;
     }
-    let good = packs.iter().filter(|pack| !damaged.contains(&pack.name));
+    repaired.unreadable = session.snapshots(&opened)?.unreadable;
+    let good = packs.iter();
+    let good = good.filter(|pack| !damage.packs.contains(&pack.name));
     let good: Vec<&StoredFile> = good.collect();
-    keep_known(session, &good, &due, &known);
+    known.next(&good, &due, now_ms).save(list.as_deref());
     session.gate.settle()?;
     session.reporter.done();
     Ok(repaired)
+}
+
+/// Files that do not match their names.
+struct DamagedFiles {
+    packs: Vec<String>,
+    indexes: Vec<String>,
+    snapshots: Vec<String>,
+}
+
+impl DamagedFiles {
+    fn is_any(&self) -> bool {
+        !(self.packs.is_empty() && self.indexes.is_empty() && self.snapshots.is_empty())
+    }
+}
+
+/// An index is read by every backup, so a damaged one ends them all. Where
+/// reading costs, the engine has copies, and one that it can read is enough.
+fn damaged_indexes(
+    session: &Session,
+    opened: &Repository<OpenStatus>,
+    scope: RepairScope,
+) -> Result<Vec<String>> {
+    let is_cheap = scope == RepairScope::All || !session.store.is_far();
+    match is_cheap || pieces(session, opened).is_err() {
+        true => damaged_files::find_all(session, FileKind::Index),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// Repairs with the repository locked. What is missing is determined again:
+/// another process may have been at work until now. Indexes are first, since
+/// what is good of a damaged pack is found by its index.
+fn repair(
+    session: &Session,
+    opened: &Repository<OpenStatus>,
+    damage: &DamagedFiles,
+    repaired: &mut Repaired,
+) -> Result<()> {
+    repaired.set_aside = damaged_files::set_aside(session, FileKind::Snapshots, &damage.snapshots)?;
+    repaired.indexes = damaged_files::set_aside(session, FileKind::Index, &damage.indexes)?;
+    if damaged_files::is_index_incomplete(session)? {
+        damaged_files::index_again(session, opened)?;
+    }
+    let (pieces, gone) = missing(session, opened, &damage.packs)?;
+    if !gone.is_empty() || !damage.packs.is_empty() {
+        mend(session, opened, &pieces, &gone, &damage.packs, repaired)?;
+    }
+    Ok(())
 }
 
 /// What is in which pack according to the index, and the packs that it names
@@ -121,41 +179,10 @@ fn mend(
     for name in damaged {
         session.store.remove(FileKind::Data, name)?;
     }
-    let options = RepairIndexOptions::default();
-    session.told("repairing the index", opened.repair_index(&options, false))
-}
-
-/// The packs that do not match their name.
-fn check(session: &Session, packs: &[&StoredFile]) -> Result<Vec<String>> {
-    let next = AtomicUsize::new(0);
-    let damaged = Mutex::new(Vec::new());
-    let stopped = Mutex::new(None);
-    let work = || {
-        while let Some(pack) = packs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let read = session.gate.pass();
-            let read = read.and_then(|()| session.store.read(FileKind::Data, &pack.name));
-            match read {
-                Ok(bytes) if name_of(&bytes) == pack.name => {
-                    session.reporter.bytes(bytes.len() as u64);
-                }
-                Ok(_) | Err(BackupError::Storage { .. }) => lock(&damaged).push(pack.name.clone()),
-                Err(BackupError::Missing { .. }) => {}
-                Err(error) => {
-                    next.store(packs.len(), Ordering::Relaxed);
-                    lock(&stopped).get_or_insert(error);
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..session.store.readers().min(packs.len()) {
-            scope.spawn(work);
-        }
-    });
-    match lock(&stopped).take() {
-        Some(error) => Err(error),
-        None => Ok(std::mem::take(&mut *lock(&damaged))),
-    }
+    let known: HashSet<&String> = gone.iter().collect();
+    let unindexed = damaged.iter().filter(|name| !known.contains(name));
+    repaired.damaged.extend(unindexed.cloned());
+    damaged_files::index_again(session, opened)
 }
 
 /// What is in which pack according to the index.
@@ -236,46 +263,4 @@ fn entry(blob: &IndexBlob) -> Vec<u8> {
     let digits = (0..id.len()).step_by(2).filter_map(|at| id.get(at..at + 2));
     entry.extend(digits.filter_map(|two| u8::from_str_radix(two, 16).ok()));
     entry
-}
-
-fn read_known(session: &Session) -> VerifiedPacks {
-    let text = session
-        .checked_file()
-        .and_then(|path| std::fs::read(path).ok());
-    text.and_then(|text| serde_json::from_slice(&text).ok())
-        .unwrap_or_default()
-}
-
-/// Remembers what is good. That it cannot costs time the next time, no more.
-fn keep_known(session: &Session, good: &[&StoredFile], due: &[&StoredFile], known: &VerifiedPacks) {
-    let Some(path) = session.checked_file() else {
-        return;
-    };
-    let was_read = |pack: &StoredFile| {
-        let before = known.get(&pack.name) == Some(&pack.stamp);
-        before || due.iter().any(|one| one.name == pack.name)
-    };
-    let now: VerifiedPacks = good
-        .iter()
-        .filter(|pack| pack.stamp != 0 && was_read(pack))
-        .map(|pack| (pack.name.clone(), pack.stamp))
-        .collect();
-    let written = serde_json::to_vec(&now).map_err(std::io::Error::other);
-    let written = written.and_then(|text| {
-        if let Some(above) = path.parent() {
-            std::fs::create_dir_all(above)?;
-        }
-        let new = path.with_extension("new");
-        std::fs::write(&new, text)?;
-        std::fs::rename(&new, &path)
-    });
-    if let Err(error) = written {
-        tracing::debug!(%error, "list of verified packs not saved");
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -72,11 +72,14 @@ impl Repository {
         .await
     }
 
-    /// All backups, the newest first; also those that other clients made.
+    /// All backups, the newest first; also those that other clients made, and,
+    /// last, those that cannot be read.
     pub async fn list(&self) -> Result<Vec<Backup>> {
         self.quietly("listing backups", |session| {
             let snapshots = session.snapshots(&session.open()?)?;
-            let mut backups: Vec<_> = snapshots.iter().map(snapshot::backup).collect();
+            let mut backups: Vec<_> = snapshots.readable.iter().map(snapshot::backup).collect();
+            let unreadable = snapshots.unreadable.iter();
+            backups.extend(unreadable.map(|id| snapshot::unreadable(id)));
             backups.sort_by(|a, b| (b.taken_at_ms, &a.id).cmp(&(a.taken_at_ms, &b.id)));
             Ok(backups)
         })

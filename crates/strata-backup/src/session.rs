@@ -2,14 +2,16 @@
 //! engine that is kept has no index of what was written since, and stores it a
 //! second time.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use rustic_core::repofile::SnapshotFile;
+use rustic_core::repofile::{SnapshotFile, SnapshotId};
 use rustic_core::{
     ConfigOptions, Credentials, KeyOptions, OpenStatus, Repository, RepositoryBackends,
     RepositoryOptions, RusticResult,
 };
 
+use crate::cipher::name_of;
 use crate::config::RepositoryConfig;
 use crate::engine_backend::EngineBackend;
 use crate::error::{BackupError, Result};
@@ -17,6 +19,7 @@ use crate::gate::Gate;
 use crate::key_cache::{KeyCache, KeyFiles};
 use crate::lock::Lock;
 use crate::progress::{Bars, Reporter};
+use crate::snapshot::Snapshots;
 use crate::store::{FileKind, Store};
 
 /// Packs have this size at first and grow with the root of what is stored,
@@ -53,7 +56,7 @@ impl Session {
     /// Where it is remembered which packs were found to be good.
     pub(crate) fn checked_file(&self) -> Option<std::path::PathBuf> {
         let cache = self.config.cache.as_ref()?;
-        let place = crate::cipher::name_of(self.store.location().as_bytes());
+        let place = name_of(self.store.location().as_bytes());
         Some(cache.join(format!("checked-{}.json", place.get(..16)?)))
     }
 
@@ -182,11 +185,51 @@ impl Session {
         Lock::for_reading(self.store.clone(), &repository.key())
     }
 
-    pub(crate) fn snapshots(
+    /// All snapshots. One that cannot be read is no reason not to read the
+    /// others.
+    pub(crate) fn snapshots(&self, repository: &Repository<OpenStatus>) -> Result<Snapshots> {
+        let listed = self.store.list(FileKind::Snapshots)?;
+        let names: Vec<&str> = listed.iter().map(|file| file.name.as_str()).collect();
+        let mut read = self.read_snapshots(repository, &names)?;
+        let mut unreadable = Vec::new();
+        for name in names {
+            if read.contains_key(name) {
+                continue;
+            }
+            match self.store.read(FileKind::Snapshots, name) {
+                Err(BackupError::Missing { .. }) => continue,
+                // The store failed for a moment.
+                Ok(bytes) if name_of(&bytes) == name => {
+                    read.extend(self.read_snapshots(repository, &[name])?);
+                }
+                Ok(_) | Err(BackupError::Storage { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if !read.contains_key(name) {
+                unreadable.push(name.to_owned());
+            }
+        }
+        Ok(Snapshots {
+            readable: read.into_values().collect(),
+            unreadable,
+        })
+    }
+
+    /// Those of the snapshots that the engine can read.
+    fn read_snapshots(
         &self,
         repository: &Repository<OpenStatus>,
-    ) -> Result<Vec<SnapshotFile>> {
-        self.told("reading the snapshots", repository.get_all_snapshots())
+        names: &[&str],
+    ) -> Result<HashMap<String, SnapshotFile>> {
+        let doing = "reading the snapshots";
+        let ids = names.iter().map(|name| name.parse::<SnapshotId>());
+        let ids = self.told(doing, ids.collect::<Result<Vec<_>, _>>())?;
+        let read = self.told(doing, repository.stream_files_list::<SnapshotFile>(ids))?;
+        let read = read.filter_map(Result::ok);
+        let read = read.map(|(id, file)| (id.to_hex().to_string(), SnapshotFile { id, ..file }));
+        let read = read.collect();
+        self.gate.pass()?;
+        Ok(read)
     }
 
     /// The message of the engine, with what we know better.

@@ -69,6 +69,7 @@ pub(crate) fn backup(snapshot: &SnapshotFile) -> Backup {
         new_bytes: figure(|s| s.data_added),
         stored_bytes: figure(|s| s.data_added_packed),
         took_ms: summary.map_or(0, took),
+        damaged: false,
     }
 }
 
@@ -77,10 +78,51 @@ fn took(summary: &rustic_core::repofile::SnapshotSummary) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or_default()
 }
 
+/// A backup whose snapshot cannot be read: there is nothing but its name.
+pub(crate) fn unreadable(id: &str) -> Backup {
+    Backup {
+        id: id.to_owned(),
+        damaged: true,
+        ..Backup::default()
+    }
+}
+
+/// All snapshots of the repository.
+pub(crate) struct Snapshots {
+    pub(crate) readable: Vec<SnapshotFile>,
+    /// Names of those that are damaged, or of a format that is not known.
+    pub(crate) unreadable: Vec<String>,
+}
+
+impl Snapshots {
+    /// All of them, where none may be missing.
+    pub(crate) fn all(self) -> Result<Vec<SnapshotFile>> {
+        match self.unreadable.is_empty() {
+            true => Ok(self.readable),
+            false => Err(unreadable_error(&self.unreadable)),
+        }
+    }
+}
+
+fn unreadable_error<T: AsRef<str>>(names: &[T]) -> BackupError {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    BackupError::UnreadableSnapshots {
+        ids: names.join(", "),
+    }
+}
+
 /// Finds the one that an id, the beginning of one, or `latest` means, which
 /// is the latest of all hosts.
-pub(crate) fn find(mut snapshots: Vec<SnapshotFile>, id: &str) -> Result<SnapshotFile> {
-    let missing = || BackupError::NoBackup { id: id.to_owned() };
+pub(crate) fn find(all: Snapshots, id: &str) -> Result<SnapshotFile> {
+    let mut snapshots = all.readable;
+    let missing = || {
+        let meant = |name: &&String| id == "latest" || name.starts_with(id);
+        let unreadable: Vec<&String> = all.unreadable.iter().filter(meant).collect();
+        match id.is_empty() || unreadable.is_empty() {
+            true => BackupError::NoBackup { id: id.to_owned() },
+            false => unreadable_error(&unreadable),
+        }
+    };
     if id == "latest" {
         let latest = snapshots.into_iter().max_by(|a, b| a.time.cmp(&b.time));
         return latest.ok_or_else(missing);

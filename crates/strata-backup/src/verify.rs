@@ -30,6 +30,8 @@ pub struct Verified {
     pub bytes: u64,
     /// What is damaged. Empty is good.
     pub damage: Vec<Damage>,
+    /// Other backups of the repository, whose snapshots cannot be read.
+    pub unreadable: Vec<String>,
 }
 
 impl Verified {
@@ -60,9 +62,12 @@ struct File {
 pub(crate) fn run(session: &Session, id: &str, percent: u8) -> Result<Verified> {
     let opened = session.open()?;
     let _lock = session.lock_for_reading(&opened)?;
-    let snapshot = snapshot::find(session.snapshots(&opened)?, id)?;
+    let snapshots = session.snapshots(&opened)?;
+    let unreadable = snapshots.unreadable.clone();
+    let snapshot = snapshot::find(snapshots, id)?;
     let mut found = Verified {
         id: snapshot.id.to_hex().to_string(),
+        unreadable,
         ..Verified::default()
     };
     session.reporter.enter(Phase::Checking, None);

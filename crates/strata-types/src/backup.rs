@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One backup in the repository.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Backup {
@@ -30,6 +30,10 @@ pub struct Backup {
     pub stored_bytes: u64,
     /// Duration in milliseconds.
     pub took_ms: u64,
+    /// Whether its snapshot in the repository is damaged. Nothing but the ID is
+    /// known of it then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub damaged: bool,
 }
 
 /// Retention rules. A backup is kept if any rule keeps it. Without any rule

@@ -225,6 +225,7 @@ mod tests {
             new_bytes: 0,
             stored_bytes: 0,
             took_ms: 0,
+            damaged: false,
         };
         let all = [
             one("a", 1, true),

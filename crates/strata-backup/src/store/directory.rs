@@ -203,6 +203,24 @@ impl Store for DirectoryStore {
         }
     }
 
+    fn set_aside(&self, place: FileKind, name: &str) -> Result<()> {
+        let failed = |error| BackupError::storage("moving", place.path(name), error);
+        let (from, to) = (self.path(place, name), self.path(place.aside(), name));
+        let mut dirs = fs::DirBuilder::new();
+        let dirs = dirs.recursive(true).mode(0o700);
+        let made = to.parent().map_or(Ok(()), |dir| dirs.create(dir));
+        made.map_err(failed)?;
+        fs::rename(&from, &to).map_err(failed)?;
+        // `to` is in two directories that may be new.
+        let above = to.ancestors().skip(1).take(3).chain(from.parent());
+        for dir in above {
+            File::open(dir)
+                .and_then(|dir| dir.sync_all())
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
     fn sweep(&self) -> Result<()> {
         for place in FileKind::DIRS {
             let dir = self.root.join(place.dir());

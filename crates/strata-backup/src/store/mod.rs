@@ -8,6 +8,7 @@
 //! index/<id>            which blob is in which pack
 //! data/<ab>/<abcd…>     packs of blobs
 //! locks/<id>            who is at work
+//! damaged/<kind>/<id>   what a repair moved out of the way
 //! ```
 //!
 //! Names are SHA-256 of what is in the file, so a file never changes: it is
@@ -34,6 +35,10 @@ pub(crate) enum FileKind {
     Index,
     Data,
     Locks,
+    /// Snapshots that a repair moved out of the way.
+    DamagedSnapshots,
+    /// Indexes likewise.
+    DamagedIndex,
 }
 
 impl FileKind {
@@ -53,6 +58,16 @@ impl FileKind {
             Self::Index => "index",
             Self::Data => "data",
             Self::Locks => "locks",
+            Self::DamagedSnapshots => "damaged/snapshots",
+            Self::DamagedIndex => "damaged/index",
+        }
+    }
+
+    /// Where damaged files of this kind are moved to.
+    fn aside(self) -> Self {
+        match self {
+            Self::Index => Self::DamagedIndex,
+            _ => Self::DamagedSnapshots,
         }
     }
 
@@ -119,6 +134,9 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Removes a file; fine when it is gone already.
     fn remove(&self, place: FileKind, name: &str) -> Result<()>;
+
+    /// Moves a snapshot or an index to where no client looks for any.
+    fn set_aside(&self, place: FileKind, name: &str) -> Result<()>;
 
     /// Removes what writers that died left half done. For a process that has
     /// the repository exclusively: it cannot distinguish them from live ones.

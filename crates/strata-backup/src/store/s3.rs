@@ -243,6 +243,12 @@ impl Store for S3 {
         }
     }
 
+    fn set_aside(&self, place: FileKind, name: &str) -> Result<()> {
+        let bytes = self.read(place, name)?;
+        self.write(place.aside(), name, &[bytes], &RateLimiter::free())?;
+        self.remove(place, name)
+    }
+
     fn sweep(&self) -> Result<()> {
         Ok(())
     }

@@ -62,12 +62,16 @@ impl Show for Backup {
     }
 
     fn row(&self, wide: bool, now: Timestamp) -> Vec<TableCell> {
-        let taken = time_ms(self.taken_at_ms);
+        let taken = time_ms(self.taken_at_ms).filter(|_| !self.damaged);
+        let shown = match self.damaged {
+            true => Some("damaged".to_owned()),
+            false => taken.map(|at| at.strftime("%Y-%m-%d %H:%M").to_string()),
+        };
         let took = i64::try_from(self.took_ms / 1000).unwrap_or(i64::MAX);
         let id = if wide { &self.id } else { short_id(&self.id) };
         let mut row = vec![
             TableCell::from(id),
-            or_dash(taken.map(|at| at.strftime("%Y-%m-%d %H:%M").to_string())).into(),
+            or_dash(shown).into(),
             self.volumes.len().to_string().into(),
             self.files.to_string().into(),
             human::bytes(self.bytes).into(),

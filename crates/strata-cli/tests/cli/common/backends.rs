@@ -145,6 +145,7 @@ fn backups() -> Vec<Backup> {
         new_bytes: 64 << 20,
         stored_bytes: 20 << 20,
         took_ms: 75_400,
+        damaged: false,
     };
     vec![
         backup("3f9a41c8", 7_200_000),

@@ -236,6 +236,22 @@ async fn repair(ctx: &Ctx, scope: RepairScope) -> Result<Repaired, RepairError> 
             repaired.saved
         ));
     }
+    if !repaired.indexes.is_empty() {
+        let indexes = repaired.indexes.len();
+        tracing::warn!(
+            indexes,
+            "damaged indexes of the backup repository are made again"
+        );
+        ctx.progress(format!("{indexes} indexes were damaged and are made again"));
+    }
+    if !repaired.set_aside.is_empty() {
+        let ids = repaired.set_aside.join(", ");
+        tracing::warn!(backups = %ids, "damaged snapshots of the backup repository are set aside");
+        ctx.progress(format!(
+            "backups {ids} cannot be read; their snapshots are in damaged/snapshots of the repository"
+        ));
+    }
+    super::verify::warn_unreadable(ctx, &repaired.unreadable);
     Ok(repaired)
 }
 

@@ -46,8 +46,21 @@ async fn verify(ctx: &Ctx) -> Result<(), StepError> {
         target
             .repository
             .verify(backup, percent, progress_reporter(ctx), ctx.cancellation());
-    let verified = verified.await;
-    check_result(&verified.map_err(failed)?)
+    let verified = verified.await.map_err(failed)?;
+    warn_unreadable(ctx, &verified.unreadable);
+    check_result(&verified)
+}
+
+/// Names backups whose snapshots are damaged. They harm no other backup.
+pub(super) fn warn_unreadable<K: Kind>(ctx: &StepContext<K>, ids: &[String]) {
+    if ids.is_empty() {
+        return;
+    }
+    let ids = ids.join(", ");
+    tracing::warn!(backups = %ids, "snapshots of the backup repository are damaged");
+    ctx.progress(format!(
+        "backups {ids} cannot be read, and block every prune; move them aside: strata backup repair"
+    ));
 }
 
 /// Damage is an error here, with what is damaged.
