@@ -291,7 +291,7 @@ impl Driver for Kubeadm {
 }
 
 impl Kubeadm {
-    fn entry<'a>(
+    pub(super) fn entry<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
         member: &'a Member,

@@ -49,7 +49,9 @@ impl JoinContext<'_> {
             (self.progress)("kubeadm init".into());
             let token = Token::new();
             let text = config::init(self.cluster, self.member, bundle, &token.text());
-            self.kubeadm("init", "kubeadm init", text).await?;
+            // Its output is a log that viewers may read.
+            let line = "init --skip-token-print";
+            self.kubeadm(line, "kubeadm init", text).await?;
             token.remove_member(api).await?;
         }
         self.kubelet().await
@@ -108,10 +110,7 @@ impl JoinContext<'_> {
     async fn is_in(&self, others: Option<(&Api, &Etcd)>) -> Result<bool, DriverError> {
         // One that an earlier try left behind may still be at it.
         self.machine.stop(KUBEADM_RUN).await?;
-        let state = self
-            .machine
-            .short("state", "checking the machine")
-            .await?;
+        let state = self.machine.short("state", "checking the machine").await?;
         let state = state.trim().lines().last().unwrap_or_default();
         if state == "done" {
             return Ok(true);

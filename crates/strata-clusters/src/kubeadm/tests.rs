@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fake::{FakeApi, FakeExec, cluster, driver};
+use super::fake::{FakeApi, FakeExec, VERSION, cluster, driver};
+use crate::catalogue::Bundle;
 use crate::{Drained, Driver as _, DriverError};
 
 fn node(name: &str, ready: &str) -> Value {
@@ -172,6 +173,32 @@ async fn bootstrap_token_is_deleted_after_the_join() {
             ),
         }
     }
+}
+
+#[tokio::test]
+async fn init_prints_no_bootstrap_token_into_its_log() {
+    let facts = cluster(&["c1"]);
+    let api = FakeApi::new(&facts.secrets, |_, _| (200, json!({}))).await;
+    let remote_exec = FakeExec::ending_with(0);
+    let driver = driver(remote_exec.clone(), &api);
+    let bundle = Bundle {
+        version: VERSION,
+        etcd: "3.6.6-0".into(),
+        coredns: "v1.12.1".into(),
+        pause: "3.10.1".into(),
+        images: Vec::new(),
+        dir: "/nowhere".into(),
+    };
+    let first = driver.entry(&facts, &facts.members[0], &|_| ());
+    let way = driver.api(&facts).unwrap();
+    first.init(&way, &bundle).await.unwrap();
+    let ran = remote_exec.ran.lock().unwrap();
+    let mut lines = ran.iter().filter(|line| line.contains("with-config init"));
+    let line = lines.next().unwrap();
+    assert!(line.ends_with(" --skip-token-print"), "{line}");
+    // The script passes the option on.
+    let script = include_str!("scripts/with-config");
+    assert!(script.contains("kubeadm \"$@\" --config"), "{script}");
 }
 
 #[tokio::test]
