@@ -34,6 +34,8 @@ async fn project_of_a_name_that_was_used_before_inherits_nothing() {
     assert!(seen.body.contains("id-old"), "{seen:?}");
 
     let rest = cluster.rest();
+    let open = json!({ "name": "peer", "allowFrom": ["shop", "default"] });
+    project(&cluster, open).await;
     let deleted = rest.call("DELETE", "/instance/id-old", Value::Null).await;
     assert!(deleted.status < 300, "{deleted:?}");
     wait_for("the project to be empty", TEST_TIMEOUT, async || {
@@ -44,6 +46,9 @@ async fn project_of_a_name_that_was_used_before_inherits_nothing() {
         }
     })
     .await;
+    // The next of that name is not the one that was allowed to reach others.
+    let peer = rest.get("/project/peer").await;
+    assert_eq!(peer["allowFrom"], json!(["default"]), "{peer}");
     project(&cluster, json!({ "name": "shop" })).await;
     run(&cluster, with_volume(&cluster, "new")).await;
     let found = prints(&cluster, "new", "ls -A /data").await;
@@ -56,4 +61,10 @@ async fn project_of_a_name_that_was_used_before_inherits_nothing() {
     let after = Caller::new(&cluster, "operator", &["shop"]).await;
     let seen = after.call("GET", "/instance", Value::Null).await;
     assert!(seen.body.contains("id-new"), "{seen:?}");
+    // Nor is what happened in the former project for its callers.
+    let all = rest.get("/event?project=shop&limit=1000").await;
+    assert!(all.to_string().contains("id-old"), "{all}");
+    let events = after.call("GET", "/event?limit=1000", Value::Null).await;
+    assert!(events.body.contains("id-new"), "{events:?}");
+    assert!(!events.body.contains("id-old"), "{events:?}");
 }

@@ -226,7 +226,7 @@ impl Core {
     }
 
     /// Waits until the tables know of a key that another has written.
-    async fn wait_until_visible(&self, key: &str) -> Result<()> {
+    pub(super) async fn wait_until_visible(&self, key: &str) -> Result<()> {
         let found = self.0.store.get(key).await.map_err(public)?;
         if let Some(entry) = found {
             self.wait_until_applied(entry.changed)

@@ -27,6 +27,10 @@ const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 /// WireGuard, the server, a node. What is configured, and what nodes report, is
 /// own too.
 const OWN_PORTS: [u16; 5] = [4789, 8472, 51820, 7700, 7710];
+/// How often a deletion is repeated while other projects change.
+const MAX_CONFLICTS: usize = 16;
+/// Projects that are changed in one transaction.
+const MAX_REVOKED: usize = 64;
 /// So many projects can be allowed to reach one.
 const MAX_ALLOWED: usize = 100;
 
@@ -225,11 +229,48 @@ impl<'a> Projects<'a> {
         let deleted = DeletedProject {
             deleted_at_ms: now_ms(),
         };
-        let gone = Transaction::new()
-            .if_unchanged(&*key, known.revision)
-            .delete(key)
-            .put(keys::deleted_project(name), encode(&deleted)?);
-        self.0.commit(gone).await.map(drop).map_err(public)
+        let mut conflicts = 0;
+        loop {
+            let (transaction, is_last) = self.revoke_access(name)?;
+            let transaction = match is_last {
+                false => transaction,
+                true => transaction
+                    .if_unchanged(&*key, known.revision)
+                    .delete(&*key)
+                    .put(keys::deleted_project(name), encode(&deleted)?),
+            };
+            match self.0.commit(transaction).await {
+                Ok(_) if is_last => return Ok(()),
+                Ok(_) => {}
+                // Another project was changed meanwhile.
+                Err(StoreError::Conflict { key: changed })
+                    if changed != key && conflicts < MAX_CONFLICTS =>
+                {
+                    self.0.wait_until_visible(&changed).await?;
+                    conflicts += 1;
+                }
+                Err(error) => return Err(public(error)),
+            }
+        }
+    }
+
+    /// Takes a project out of those that may reach others: another of its name
+    /// is another project. Whether these are all that allow it: then this is in
+    /// the transaction of its deletion.
+    fn revoke_access(self, name: &Label) -> Result<(Transaction, bool)> {
+        let tables = self.0.tables();
+        let all = tables.projects.values();
+        let mut allowing = all.filter(|other| other.settings.allow_from.contains(name));
+        let mut transaction = Transaction::new();
+        for other in allowing.by_ref().take(MAX_REVOKED) {
+            let mut next = other.record.clone();
+            next.settings.allow_from.retain(|allowed| allowed != name);
+            let key = keys::project(&other.name);
+            transaction = transaction
+                .if_unchanged(&*key, other.revision)
+                .put(key, encode(&next)?);
+        }
+        Ok((transaction, allowing.next().is_none()))
     }
 
     fn check_empty(self, name: &Label) -> Result<()> {

@@ -2,8 +2,10 @@
 
 use serde_json::json;
 use strata_api::rest;
+use strata_identity::Caller;
+use strata_types::Role;
 
-use crate::world::World;
+use crate::world::{World, caller};
 
 #[tokio::test]
 async fn project_is_created_shown_updated_and_deleted() {
@@ -83,4 +85,49 @@ async fn project_quota_holds_and_only_empty_projects_are_deleted() {
         .refused(422, Some("project"));
     let nowhere = json!({ "name": "x", "uri": "x", "project": "nowhere" });
     world.put("/instance", &nowhere).await.refused(404, None);
+}
+
+/// What a deleted project was allowed, the next one of its name is not; and its
+/// events are not for callers of the next one.
+#[tokio::test]
+async fn project_of_a_deleted_name_inherits_neither_access_nor_events() {
+    let world = World::new().await;
+    for body in [
+        json!({ "name": "team" }),
+        json!({ "name": "one", "allowFrom": ["team", "default"] }),
+        json!({ "name": "two", "allowFrom": ["team"] }),
+    ] {
+        assert_eq!(world.put("/project", &body).await.status, 201);
+    }
+    let old = json!({ "name": "old", "uri": "x", "project": "team" });
+    assert_eq!(world.put("/instance", &old).await.status, 201);
+    let team = || Caller {
+        projects: Some(vec!["team".parse().unwrap()]),
+        ..caller(Role::Operator)
+    };
+    let events = async || {
+        let seen = world.ask(team(), "GET", "/event", &[], String::new()).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
+        seen.json().to_string()
+    };
+    assert!(events().await.contains("old"));
+    let path = "/instance/old?project=team";
+    assert_eq!(world.delete(path).await.status, 202);
+    assert_eq!(world.delete("/project/team").await.status, 202);
+    assert_eq!(
+        world
+            .put("/project", &json!({ "name": "team" }))
+            .await
+            .status,
+        201
+    );
+    let allowed = async |name: &str| {
+        let project = world.get(&format!("/project/{name}")).await.json();
+        project["allowFrom"].clone()
+    };
+    assert_eq!(allowed("one").await, json!(["default"]));
+    let none = allowed("two").await;
+    assert!(none.is_null() || none == json!([]), "{none}");
+    let seen = events().await;
+    assert!(!seen.contains("old"), "{seen}");
 }

@@ -1,5 +1,7 @@
 //! `/event/`: what happened lately, the oldest first.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::response::sse;
 use futures_util::stream;
@@ -36,6 +38,7 @@ async fn list(
 ) -> Answer {
     parameters.deny_unknown(&["limit", "offset", "project", "kind", "after", "watch"])?;
     let those = EventSelector {
+        begin: begin_of_projects(&state.core, &principal),
         principal,
         project: parameters.label("project")?,
         kind: parameters.one_of("kind", &KINDS, |word| word)?,
@@ -55,8 +58,20 @@ async fn list(
     )
 }
 
+/// When the projects of a limited caller began: what happened before was of
+/// deleted projects of the same names.
+fn begin_of_projects(core: &Core, principal: &Principal) -> HashMap<Label, i64> {
+    let begin = |name: &Label| {
+        let project = core.projects().get(name).ok();
+        let at = project.map_or(0, |view| view.project.succeeds_at_ms);
+        (name.clone(), at)
+    };
+    principal.projects.iter().flatten().map(begin).collect()
+}
+
 struct EventSelector {
     principal: Principal,
+    begin: HashMap<Label, i64>,
     project: Option<Label>,
     kind: Option<&'static str>,
     after: u64,
@@ -64,7 +79,10 @@ struct EventSelector {
 
 impl EventSelector {
     fn accept(&self, event: &Event) -> bool {
-        let facts = |project: &Label| self.principal.sees(project);
+        let facts = |project: &Label| {
+            let begin = self.begin.get(project).copied().unwrap_or(0);
+            self.principal.sees(project) && event.at_ms > begin
+        };
         // What is of no project (nodes, machines, clusters) is not shown to
         // callers who are limited to some.
         event
@@ -107,6 +125,7 @@ impl Follow {
         loop {
             // Marked before the read, so what comes between wakes at once.
             self.last.borrow_and_update();
+            self.those.begin = begin_of_projects(&self.core, &self.those.principal);
             let events = self.core.events();
             match events.after(self.position, |event| self.those.accept(event)) {
                 Next::Event(one) => {
