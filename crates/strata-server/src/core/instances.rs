@@ -112,6 +112,23 @@ pub(super) fn check_host_access(principal: &Principal, spec: &InstanceSpec) -> R
     Ok(())
 }
 
+/// Refuses a priority that a caller who is limited to projects may not set: it
+/// comes before the instances of others where there is no room for all. What an
+/// admin has set stays.
+pub(super) fn check_priority(
+    principal: &Principal,
+    spec: &InstanceSpec,
+    before: Option<&InstanceSpec>,
+) -> Result<()> {
+    let priority = spec.placement.priority;
+    let had = before.map_or(0, |before| before.placement.priority);
+    if !principal.is_limited() || priority <= had.max(0) {
+        return Ok(());
+    }
+    let why = "callers limited to projects may not set a priority above 0";
+    Err(Error::new(ErrorKind::PermissionDenied, why).in_field("placement.priority"))
+}
+
 /// Refuses an operator what concerns an instance or a workload with access to
 /// its host, which an admin made: what it may not begin it may not alter or end
 /// either. Nodes have the same rule for their pods.
@@ -248,6 +265,8 @@ impl Core {
         spec.check()?;
         placement_rules(&new.project, &spec)?;
         check_host_access(principal, &spec)?;
+        let template = workload.as_ref().map(|workload| &workload.spec);
+        check_priority(principal, &spec, template)?;
         self.projects()
             .check_ports(principal, &new.project, &spec, None)?;
         self.projects()

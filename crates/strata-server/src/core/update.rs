@@ -7,7 +7,7 @@ use strata_types::instance::{DesiredState, InstanceId, InstanceSpec, InstanceSta
 use strata_types::{Error, ErrorKind, Label, Result};
 
 use super::commit::{WriteDecision, Writer};
-use super::instances::{check_host_access, check_management};
+use super::instances::{check_host_access, check_management, check_priority};
 use super::record::{Instance, encode};
 use super::tables::Versioned;
 use super::{Core, Principal, keys, now_ms, placement_rules};
@@ -93,6 +93,7 @@ impl Core {
             spec.check()?;
             placement_rules(&now.project, spec)?;
             check_host_access(principal, spec)?;
+            check_priority(principal, spec, Some(&now.spec))?;
             self.projects()
                 .check_ports(principal, &now.project, spec, Some(&now.spec))?;
             self.projects()

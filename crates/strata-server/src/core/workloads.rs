@@ -7,7 +7,7 @@ use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec, WorkloadId}
 use strata_types::{Error, Label, Result};
 use uuid::Uuid;
 
-use super::instances::{check_host_access, check_management};
+use super::instances::{check_host_access, check_management, check_priority};
 use super::record::{DEFAULT_PROJECT, Workload, encode};
 use super::store_watch::public;
 use super::tables::Versioned;
@@ -59,6 +59,7 @@ impl Workloads<'_> {
         new.spec.check()?;
         placement_rules(&new.project, &new.spec)?;
         check_host_access(principal, &new.spec)?;
+        check_priority(principal, &new.spec, None)?;
         let id = match new.id {
             Some(id) => id,
             None => Uuid::now_v7().to_string().parse()?,
@@ -214,6 +215,7 @@ impl Workloads<'_> {
         next.spec.check()?;
         placement_rules(&next.project, &next.spec)?;
         check_host_access(principal, &next.spec)?;
+        check_priority(principal, &next.spec, Some(&now.spec))?;
         next.changed_at_ms = now_ms();
         let key = keys::workload(id);
         let text = encode(&next)?;

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use http::Version;
 use serde_json::json;
 use strata_identity::Caller;
-use strata_server::core::{NodeFacts, StoreBounds};
+use strata_server::core::{NodeFacts, Principal, StoreBounds};
 use strata_store::Memory;
 use strata_types::Role;
 
@@ -326,4 +326,71 @@ async fn refused_body_is_not_read_to_its_end() {
         .unwrap();
     let answer = world.send(Some(caller(Role::Operator)), request).await;
     assert_eq!(answer.status(), 413);
+}
+
+/// With a priority an instance comes before those of others.
+#[tokio::test]
+async fn limited_callers_do_not_come_before_others() {
+    let world = World::new().await;
+    let send = async |principal: Caller, method: &str, path: &str, body: serde_json::Value| {
+        let body = body.to_string();
+        world.ask(principal, method, path, &[JSON], body).await
+    };
+    let shop = || limited("shop");
+    let with = |name: &str, priority: i32| json!({ "name": name, "uri": "x", "placement": { "priority": priority } });
+    let field = Some("placement.priority");
+    for path in ["/instance", "/workload"] {
+        let refused = send(shop(), "PUT", path, with("high", 1)).await;
+        refused.refused(403, field);
+        let made = send(shop(), "PUT", path, with("low", -5)).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let path = format!("{path}/low");
+        let higher = json!({ "placement": { "priority": 1 } });
+        let refused = send(shop(), "PATCH", &path, higher).await;
+        refused.refused(403, field);
+    }
+    // What an admin has set stays, and is for its instances.
+    for path in ["/instance", "/workload"] {
+        let made = send(caller(Role::Admin), "PUT", path, with("admins", 7)).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    let kept = json!({ "labels": { "a": "b" } });
+    let changed = send(shop(), "PATCH", "/instance/admins", kept).await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    let of = json!({ "workloadId": "admins", "project": "default", "name": "w" });
+    let made = send(shop(), "PUT", "/instance", of).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(made.json()["placement"]["priority"], 7);
+}
+
+/// A volume of a node outlives the instance that names it first, and its
+/// project: without a size one token would fill the disk that all share.
+#[tokio::test]
+async fn volumes_of_nodes_have_a_size_for_limited_callers() {
+    let world = World::new().await;
+    let record = |name: &str| {
+        let admin = Principal::from(&caller(Role::Admin));
+        world.core.instance(&admin, None, name).unwrap()
+    };
+    let put = async |principal: Caller, name: &str| {
+        let body = json!({ "name": name, "uri": "x", "volumes": ["data:/data"] });
+        let body = body.to_string();
+        let made = world
+            .ask(principal, "PUT", "/instance", &[JSON], body)
+            .await;
+        assert_eq!(made.status, 201, "{made:?}");
+    };
+    put(limited("shop"), "limited").await;
+    assert!(record("limited").sized_volumes);
+    assert_eq!(record("limited").spec.resources.disk, 4);
+    put(caller(Role::Operator), "operators").await;
+    assert!(!record("operators").sized_volumes);
+    // One that a limited caller changes names volumes of that caller.
+    let body = json!({ "volumes": ["data:/data", "more:/more"] }).to_string();
+    let path = "/instance/operators";
+    let changed = world
+        .ask(limited("shop"), "PATCH", path, &[JSON], body)
+        .await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    assert!(record("operators").sized_volumes);
 }
