@@ -9,10 +9,12 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use strata_audit::{AuditLog, Decision, LineCharge, Outcome, RefusalLimiter, SessionRecorder};
+use strata_identity::Credential;
 use strata_identity::policy::Policy;
 use strata_types::{Error, ErrorKind, Label};
 
 use crate::auth::Authenticated;
+use crate::recent_reads::RecentReads;
 use crate::subject::{self, Subject, bounded};
 use crate::{Peer, ProjectLookup};
 
@@ -22,6 +24,7 @@ pub(crate) struct Audit {
     policy: Policy,
     log: Arc<AuditLog>,
     refusals: RefusalLimiter,
+    reads: RecentReads,
 }
 
 impl Audit {
@@ -30,6 +33,7 @@ impl Audit {
             policy,
             log,
             refusals: RefusalLimiter::default(),
+            reads: RecentReads::default(),
         }
     }
 
@@ -53,6 +57,7 @@ impl Audit {
             limited_to: authenticated.and_then(|it| it.caller.projects.clone()),
             audited,
             lookup: lookup.cloned(),
+            account: authenticated.map(account_of),
             subject: OnceLock::new(),
             charge: LineCharge::default(),
         })
@@ -79,13 +84,22 @@ impl Audit {
             &mut decision,
             Subject::of(self.policy, request, grpc, &[], lookup),
         );
-        self.append_refusal(decision, address_of(request));
+        let account = authenticated.map(account_of);
+        self.append_refusal(decision, account.as_deref(), address_of(request));
     }
 
-    fn append_refusal(&self, decision: Decision, source: Option<IpAddr>) {
-        if let Some(suppressed) = self.refusals.admit(source) {
-            self.append(decision, suppressed);
-        }
+    /// How many bytes were written.
+    fn append_refusal(
+        &self,
+        decision: Decision,
+        account: Option<&str>,
+        source: Option<IpAddr>,
+    ) -> u64 {
+        let suppressed = match account {
+            Some(account) => self.refusals.admit_caller(account),
+            None => self.refusals.admit(source),
+        };
+        suppressed.map_or(0, |suppressed| self.append(decision, suppressed))
     }
 
     fn append(&self, decision: Decision, suppressed: u64) -> u64 {
@@ -114,6 +128,8 @@ pub(crate) struct AuditedCall {
     limited_to: Option<Vec<Label>>,
     audited: bool,
     lookup: Option<Arc<dyn ProjectLookup>>,
+    /// By what its caller's refusals and reads are counted.
+    account: Option<String>,
     /// Known once its line is written.
     subject: OnceLock<Subject>,
     /// Whose account its lines are charged to, once it is within budget.
@@ -189,7 +205,26 @@ impl AuditedCall {
         };
         decision.outcome = Outcome::Denied;
         decision.reason = Some(why.to_owned());
-        self.audit.append_refusal(decision, self.source);
+        let account = self.account.as_deref();
+        let bytes = self.audit.append_refusal(decision, account, self.source);
+        self.charge.charge(bytes);
+    }
+
+    /// Whether an answer that shows values is to have a line: one for each
+    /// caller and path in a while, so that who polls does not fill the log.
+    pub(crate) fn is_new_read(&self) -> bool {
+        !self.audited && !self.audit.reads.is_known(&self.read())
+    }
+
+    /// Records that its caller was shown values of variables.
+    pub(crate) fn record_read(&self) {
+        self.audit.reads.note(self.read());
+        self.charge.charge(self.audit.append(self.about(), 0));
+    }
+
+    fn read(&self) -> (String, String) {
+        let account = self.account.clone().unwrap_or_default();
+        (account, bounded(&self.decision.call))
     }
 
     /// Whether what a call is about is of a project that is none of its caller.
@@ -198,6 +233,18 @@ impl AuditedCall {
             return false;
         };
         !own.iter().any(|one| one.as_str() == project)
+    }
+}
+
+/// The budget of a caller: by the id of its token, or by role and name, as a
+/// certificate can be renewed.
+fn account_of(authenticated: &Authenticated) -> String {
+    match &authenticated.credential {
+        Some(Credential::Token { id }) => format!("token {id}"),
+        _ => {
+            let caller = &authenticated.caller;
+            format!("{} {}", caller.role, caller.name)
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod limits;
 mod peer;
 mod prefixed_body;
 mod problem;
+mod recent_reads;
 mod renew;
 mod serve;
 mod socket;
@@ -48,3 +49,8 @@ pub use subject::ProjectLookup;
 pub use tunnel::{CALLER_NAME, CALLER_ROLE, FollowedTerm, LEADER_TERM, serve_tunnel};
 pub use tunnel_io::{TunnelIo, TunnelSender};
 pub use unix::{BindError, bind_unix};
+
+/// In the extensions of an answer that shows values of variables or user data:
+/// the audit log has a line of it, which reads have not otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct ShowsValues;

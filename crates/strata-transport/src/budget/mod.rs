@@ -403,14 +403,21 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
-    /// Waits until the caller may cause one more line of the audit log, if that
-    /// is soon, and has its lines charged to it.
-    async fn wait_for_audit(&self, charge: &LineCharge) -> Result<(), OverBudget> {
+    /// Has the lines of the request charged to its caller.
+    fn pay_lines(&self, charge: &LineCharge) {
         if self.is_admin {
-            return Ok(());
+            return;
         }
         let account = self.account.clone();
         charge.pay_by(move |bytes| lock(&account.audited_bytes).charge(Instant::now(), bytes));
+    }
+
+    /// Waits until the caller may cause one more line of the audit log, if that
+    /// is soon.
+    async fn wait_for_audit(&self) -> Result<(), OverBudget> {
+        if self.is_admin {
+            return Ok(());
+        }
         let debt = lock(&self.account.audited_bytes).debt(Instant::now());
         if debt > AUDIT_WAIT {
             let key = &self.key;

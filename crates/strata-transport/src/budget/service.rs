@@ -24,7 +24,7 @@ use crate::audit::AuditedCall;
 use crate::auth::is_grpc;
 use crate::source::Source;
 use crate::table::Connection;
-use crate::{problem, problem_as};
+use crate::{ShowsValues, problem, problem_as};
 
 /// An answer shorter than this is not counted as unread: it fits into the
 /// buffers of its stream.
@@ -113,8 +113,10 @@ where
         });
         let places = self.places.clone();
         let kind = BodyKind::of(&request, head.grpc);
-        let audited = request.extensions().get::<Arc<AuditedCall>>();
-        let audited = audited.filter(|call| call.is_audited()).cloned();
+        let handled = request.extensions().get::<Arc<AuditedCall>>().cloned();
+        if let (Some(admitted), Some(handled)) = (&admitted, &handled) {
+            admitted.pay_lines(handled.charge());
+        }
         let budgets = self.budgets.clone();
         let mut inner = self.inner.clone();
         Box::pin(async move {
@@ -122,8 +124,9 @@ where
                 Ok(place) => place,
                 Err(over) => return Ok(head.refusal(&over)),
             };
-            if let (Some(admitted), Some(audited)) = (&admitted, audited)
-                && let Err(over) = admitted.wait_for_audit(audited.charge()).await
+            if let (Some(admitted), Some(handled)) = (&admitted, &handled)
+                && handled.is_audited()
+                && let Err(over) = admitted.wait_for_audit().await
             {
                 budgets.count_refusal();
                 return Ok(head.refusal(&over));
@@ -141,6 +144,17 @@ where
             };
             let Ok(mut answer) = inner.call(Request::from_parts(parts, body)).await;
             drop(held);
+            if answer.extensions_mut().remove::<ShowsValues>().is_some()
+                && let Some(handled) = handled.filter(|handled| handled.is_new_read())
+            {
+                if let Some(admitted) = &admitted
+                    && let Err(over) = admitted.wait_for_audit().await
+                {
+                    budgets.count_refusal();
+                    return Ok(head.refusal(&over));
+                }
+                handled.record_read();
+            }
             within_contract(answer.headers_mut());
             let length = answer.body().size_hint().exact().unwrap_or(0);
             let unread = match &admitted {

@@ -11,7 +11,7 @@ use axum::Extension;
 use axum::routing::{delete, get, post};
 use http::{Method, StatusCode};
 use strata_audit::{AuditLog, SessionEnd, SessionKind, SessionRecorder};
-use strata_transport::{Budgets, CallerLimits, Limits, ProjectLookup};
+use strata_transport::{Budgets, CallerLimits, Limits, ProjectLookup, ShowsValues};
 use strata_types::Role;
 
 use crate::world::{World, bearing, name, request};
@@ -195,6 +195,88 @@ async fn call_beyond_the_rate_waits_for_its_line() {
     }
     let took = begin.elapsed();
     assert!(took > Duration::from_millis(700), "{took:?}");
+}
+
+/// Clients without a credential, of however many addresses, hide no refusal of
+/// a caller, and one caller none of another.
+#[tokio::test]
+async fn refusals_of_others_hide_none_of_a_caller() {
+    let mut world = World::new();
+    let dir = audited(&mut world, 64);
+    let server = world
+        .serve_with(counting(&Arc::default()), Limits::default())
+        .await;
+    let mut http = server.http(&world.anonymous()).await.unwrap();
+    for _ in 0..50 {
+        let asked = request(Method::DELETE, "/instance/web");
+        let answer = http.send(asked).await.unwrap();
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    }
+    let flooder = bearer(&world, "flooder", Role::Viewer, None);
+    for _ in 0..50 {
+        let asked = bearing(request(Method::DELETE, "/instance/web"), &flooder);
+        let answer = http.send(asked).await.unwrap();
+        assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    }
+    let spy = bearer(&world, "spy", Role::Viewer, None);
+    let asked = bearing(request(Method::DELETE, "/instance/web"), &spy);
+    let answer = http.send(asked).await.unwrap();
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let text = text_of(&dir);
+    let of = |principal: &str| {
+        let principal = format!("\"principal\":\"{principal}\"");
+        text.lines().filter(|it| it.contains(&principal)).count()
+    };
+    assert_eq!(of("spy"), 1, "{text}");
+    assert!((20..25).contains(&of("flooder")), "{text}");
+}
+
+/// An answer with values has a line: one for a path in a while, so that polling
+/// costs no budget; and none is shown beyond the budget.
+#[tokio::test]
+async fn read_of_values_is_recorded_within_the_budget_of_its_caller() {
+    let mut world = World::new();
+    let dir = audited(&mut world, 64);
+    let shown = async || (Extension(ShowsValues), "secret");
+    let app = axum::Router::new()
+        .route("/instance/{id}", get(shown))
+        .route("/version", get(async || "ok"));
+    let transport = Limits::default();
+    let budgets = Budgets::new(&transport, limits());
+    let server = world.serve_within(app, transport, budgets).await;
+    let mut http = server.http(&world.anonymous()).await.unwrap();
+    let token = bearer(&world, "ops", Role::Operator, None);
+    for _ in 0..20 * BURST {
+        let polled = bearing(request(Method::GET, "/instance/web"), &token);
+        assert_eq!(http.send(polled).await.unwrap().status, StatusCode::OK);
+        let read = bearing(request(Method::GET, "/version"), &token);
+        assert_eq!(http.send(read).await.unwrap().status, StatusCode::OK);
+    }
+    let reads = |text: &str| {
+        let lines = text.lines();
+        lines.filter(|it| it.contains("GET /instance/")).count()
+    };
+    let text = text_of(&dir);
+    assert_eq!(reads(&text), 1, "{text}");
+    assert!(!text.contains("GET /version"), "{text}");
+    let all = (0..100).map(|n| {
+        let asked = bearing(request(Method::GET, &format!("/instance/{n}")), &token);
+        let mut http = http.clone();
+        tokio::spawn(async move { http.send(asked).await.unwrap() })
+    });
+    let mut shown = 1;
+    for answer in all.collect::<Vec<_>>() {
+        let answer = answer.await.unwrap();
+        match answer.status {
+            StatusCode::OK => shown += 1,
+            status => {
+                assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+                assert!(!answer.text.contains("secret"), "{}", answer.text);
+            }
+        }
+    }
+    assert!(shown < 100, "{shown}");
+    assert_eq!(reads(&text_of(&dir)), shown);
 }
 
 struct AllInShop;

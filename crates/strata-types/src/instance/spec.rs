@@ -346,6 +346,11 @@ impl InstanceSpec {
         self.has_host_access() || own_disk.iter().any(|start| self.uri.starts_with(start))
     }
 
+    /// Whether there is something in it that viewers are not shown.
+    pub fn has_values(&self) -> bool {
+        !self.environment.is_empty() || self.user_data.is_some()
+    }
+
     /// Whether what runs of it has more of its host than an operator may give
     /// it: what it has of its image alone is no access to the host.
     pub fn has_host_access(&self) -> bool {

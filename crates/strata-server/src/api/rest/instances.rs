@@ -110,15 +110,15 @@ async fn list(State(state): State<RestState>, reader: Reader, parameters: Parame
         state.core.node_takes_instances(node).await?;
     }
     if parameters.flag("watch")? {
-        return Ok(watch::follow(
-            &state,
-            watched(&state.core, principal, filter),
-        ));
+        let selection = watched(&state.core, principal.clone(), filter);
+        let answer = watch::follow(&state, selection);
+        return Ok(view::with_values(&principal, answer));
     }
     let page = state.core.instances(&principal, &filter, offset, limit);
     let items = page.items.iter();
     let items = items.map(|one| view::instance(&state.core, &principal, one));
-    answer::list(page.total, items)
+    let answer = answer::list(page.total, items)?;
+    Ok(view::with_values(&principal, answer))
 }
 
 fn filter(core: &Core, principal: &Principal, parameters: &Parameters) -> Answer<Filter> {
@@ -221,14 +221,19 @@ async fn show(
     let project = parameters.label("project")?;
     let found = state.core.instance(&principal, project.as_ref(), &thing)?;
     if parameters.flag("watch")? {
-        let selection = watched(&state.core, principal, Filter::default());
-        return Ok(watch::follow(&state, selection.only(found.id.clone())));
+        let selection = watched(&state.core, principal.clone(), Filter::default());
+        let answer = watch::follow(&state, selection.only(found.id.clone()));
+        return Ok(view::with_values(&principal, answer));
     }
     if conditions.known(found.revision) {
         return Ok(answer::unchanged(found.revision));
     }
     let told = view::instance(&state.core, &principal, &found);
-    answer::one(StatusCode::OK, found.revision, &told)
+    let answer = answer::one(StatusCode::OK, found.revision, &told)?;
+    Ok(match found.spec.has_values() {
+        true => view::with_values(&principal, answer),
+        false => answer,
+    })
 }
 
 async fn update(

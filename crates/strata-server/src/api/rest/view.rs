@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use axum::response::Response;
 use jiff::Timestamp;
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
+use strata_transport::ShowsValues;
 use strata_types::Role;
 use strata_types::instance::{
     Claim, DesiredState, HealthSpec, InstanceId, InstanceKind, InstanceSpec, InstanceState,
@@ -31,6 +33,15 @@ impl Serialize for JsonTimestamp {
 /// Whether a caller may see what is secret: viewers may not.
 pub(super) fn sees_secrets(principal: &Principal) -> bool {
     principal.role != Role::Viewer
+}
+
+/// An answer with what is secret, if its caller sees that: the audit log has a
+/// line of it. Nodes are given the values of what they run anyway.
+pub(super) fn with_values(principal: &Principal, mut response: Response) -> Response {
+    if sees_secrets(principal) && principal.role != Role::Node {
+        response.extensions_mut().insert(ShowsValues);
+    }
+    response
 }
 
 /// Variables, with their values or without.

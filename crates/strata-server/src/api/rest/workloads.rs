@@ -70,8 +70,9 @@ async fn list(
     let (limit, offset) = parameters.pagination()?;
     let core = &state.core;
     if parameters.flag("watch")? {
-        let selection = watched(core, principal, project, kind);
-        return Ok(watch::follow(&state, selection));
+        let selection = watched(core, principal.clone(), project, kind);
+        let answer = watch::follow(&state, selection);
+        return Ok(view::with_values(&principal, answer));
     }
     let page = core
         .workloads()
@@ -79,7 +80,8 @@ async fn list(
     let secrets = view::sees_secrets(&principal);
     let items = page.items.iter();
     let items = items.map(|one| view::workload(core, secrets, one));
-    answer::list(page.total, items)
+    let answer = answer::list(page.total, items)?;
+    Ok(view::with_values(&principal, answer))
 }
 
 async fn create(
@@ -123,14 +125,19 @@ async fn show(
         .workloads()
         .find(&principal, project.as_ref(), &thing)?;
     if parameters.flag("watch")? {
-        let selection = watched(&state.core, principal, None, None);
-        return Ok(watch::follow(&state, selection.only(found.id.clone())));
+        let selection = watched(&state.core, principal.clone(), None, None);
+        let answer = watch::follow(&state, selection.only(found.id.clone()));
+        return Ok(view::with_values(&principal, answer));
     }
     if conditions.known(found.revision) {
         return Ok(answer::unchanged(found.revision));
     }
     let told = view::workload(&state.core, view::sees_secrets(&principal), &found);
-    answer::one(StatusCode::OK, found.revision, &told)
+    let answer = answer::one(StatusCode::OK, found.revision, &told)?;
+    Ok(match found.spec.has_values() {
+        true => view::with_values(&principal, answer),
+        false => answer,
+    })
 }
 
 async fn update(
