@@ -145,7 +145,7 @@ def malformed_uris(world):
 
 @case("PATCH /instance/{id}: fields, status, If-Match; what GET gave may be sent back")
 def patch_instance(world):
-    rest, made = world.rest(), put(world)
+    rest, made = world.rest(), put(world, init=False)
     path = f"/instance/{made['id']}"
     becomes(world, made["id"], "RUNNING")
     # All of it, and the structure of the document, changed and unchanged.
@@ -156,6 +156,7 @@ def patch_instance(world):
         whole["environment"] = [f"N={len(fields)}"]
         changed = status_is(rest.patch(path, json=whole), 200)
         assert changed["environment"] == whole["environment"] and changed["generation"] == before + 1
+        assert changed["init"] is False, changed
         becomes(world, made["id"], "RUNNING")
     problem(rest.patch(path, json={"id": unique("other")}), 422, "id")
     problem(rest.patch(path, json={"node": "elsewhere"}), 422, "node")

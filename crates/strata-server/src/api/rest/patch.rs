@@ -11,7 +11,7 @@ use super::json::{from_object, plain_resources, take_text};
 use crate::core::{DesiredState, InstanceUpdate};
 
 /// What of a specification can be changed.
-const CHANGEABLE: [&str; 18] = [
+const CHANGEABLE: [&str; 19] = [
     "uri",
     "environment",
     "resources",
@@ -23,6 +23,7 @@ const CHANGEABLE: [&str; 18] = [
     "workingDirectory",
     "volumes",
     "secrets",
+    "init",
     "security",
     "health",
     "restart",
@@ -293,13 +294,45 @@ mod tests {
         let full = json!({
             "type": "VM", "uri": "x", "environment": [], "resources": {}, "ports": [],
             "pids": 100, "command": ["a"], "arguments": ["a"], "user": "a", "workingDirectory": "/",
-            "volumes": ["a:/b"], "secrets": ["a"], "security": {"readOnlyRoot": true}, "health": {"tcp": 1},
-            "restart": "never", "stopGraceSeconds": 1, "labels": {"a": "b"},
+            "volumes": ["a:/b"], "secrets": ["a"], "init": false,
+            "security": {"readOnlyRoot": true}, "health": {"tcp": 1}, "restart": "never", "stopGraceSeconds": 1, "labels": {"a": "b"},
             "placement": {}, "userData": "x",
         });
         let spec: InstanceSpec = serde_json::from_value(full).unwrap();
-        let told = object(serde_json::to_value(spec).unwrap());
-        let mut fields: Vec<&str> = told.keys().map(String::as_str).collect();
+        let shown = object(serde_json::to_value(&spec).unwrap());
+        let mut fields: Vec<&str> = shown.keys().map(String::as_str).collect();
+        // Fields at their default are not shown. A new field does not compile
+        // here until it is named, and then fails until the literal sets it.
+        let InstanceSpec {
+            kind: _,
+            uri: _,
+            environment: _,
+            resources: _,
+            pids,
+            ports: _,
+            command,
+            arguments,
+            user,
+            working_directory,
+            volumes,
+            secrets,
+            init,
+            security,
+            health,
+            restart: _,
+            stop_grace_seconds,
+            labels,
+            placement: _,
+            user_data,
+        } = &spec;
+        assert!(pids.is_some() && user.is_some() && working_directory.is_some());
+        assert!(init.is_some() && health.is_some() && stop_grace_seconds.is_some());
+        assert!(user_data.is_some() && *security != Default::default() && !labels.is_empty());
+        assert!(
+            [command, arguments, volumes, secrets]
+                .iter()
+                .all(|list| !list.is_empty())
+        );
         fields.retain(|field| *field != "type");
         let mut known = CHANGEABLE;
         known.sort_unstable();
