@@ -317,7 +317,8 @@ def node_instances(world):
         status = c.NodeStatus(id=node.name, status=c.RUNNING, instances=[listed])
         return node.pushes.setNodeStatus(status, timeout=TIMEOUT)
 
-    for ip in ["nonsense", "10.43.0.9", "192.0.2.1", "::1"]:
+    reserved = [f"{hosts}.0", f"{hosts}.1", f"{hosts}.255"]
+    for ip in ["nonsense", "10.43.0.9", "192.0.2.1", "::1", *reserved]:
         refused(lambda: tell(ip=ip), CODE.INVALID_ARGUMENT, field="instances[0].ip")
     for state in [c.SCHEDULING, c.DESTROYING]:
         refused(lambda: tell(status=state), CODE.INVALID_ARGUMENT, field="instances[0].status")
@@ -348,6 +349,15 @@ def node_instances(world):
     assert made["name"] in error.details(), error.details()
     one = get(world, other["id"])
     assert one["status"] == "SCHEDULED" and "ip" not in one, one
+    # Nor do two instances of one message have the same.
+    both = [c.Instance(id=id, status=c.RUNNING, ip=f"{hosts}.78") for id in (made["id"], other["id"])]
+    status = c.NodeStatus(id=node.name, status=c.RUNNING, instances=both)
+    refused(
+        lambda: node.pushes.setNodeStatus(status, timeout=TIMEOUT),
+        CODE.INVALID_ARGUMENT,
+        field="instances[1].ip",
+    )
+    assert get(world, made["id"])["ip"] == f"{hosts}.77" and "ip" not in get(world, other["id"])
     for id in [made["id"], other["id"]]:
         status_is(world.rest().delete(f"/instance/{id}"), 202)
         node.push(id, c.TERMINATED)

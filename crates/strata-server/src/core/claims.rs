@@ -99,6 +99,19 @@ pub(crate) fn is_within(subnet: &str, address: Ipv4Addr) -> bool {
     network(base) == network(address)
 }
 
+/// What else an address of a subnet is, where no instance can have it: the
+/// first, the second and the last are the network's own, as on every node.
+pub(crate) fn reserved(subnet: &str, address: Ipv4Addr) -> Option<&'static str> {
+    let bits: u32 = subnet.split_once('/')?.1.parse().ok()?;
+    let hosts = u32::MAX.checked_shr(bits).unwrap_or(0);
+    match address.to_bits() & hosts {
+        0 => Some("network"),
+        1 => Some("gateway"),
+        host if host == hosts => Some("broadcast"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,5 +189,21 @@ mod tests {
         assert!(!within("10.42.8.1") && !within("192.0.2.1"));
         assert!(!is_within("nonsense", Ipv4Addr::LOCALHOST));
         assert!(!is_within("10.0.0.0/0", Ipv4Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn first_second_and_last_address_of_a_subnet_are_reserved() {
+        for (address, what) in [
+            ("10.42.7.0", Some("network")),
+            ("10.42.7.1", Some("gateway")),
+            ("10.42.7.2", None),
+            ("10.42.7.254", None),
+            ("10.42.7.255", Some("broadcast")),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(reserved("10.42.7.0/24", address), what, "{address}");
+        }
+        let inner = Ipv4Addr::new(10, 42, 7, 255);
+        assert_eq!(reserved("10.42.0.0/16", inner), None);
     }
 }

@@ -43,8 +43,8 @@ impl Core {
         .map(drop)
     }
 
-    /// The address that a node reports for one of its instances: of its subnet,
-    /// and no other instance's.
+    /// The address that a node reports for one of its instances: one that
+    /// instances of its subnet can have, and no other instance's.
     pub(crate) fn check_address(
         &self,
         node: &str,
@@ -59,6 +59,11 @@ impl Core {
         if !claims::is_within(subnet, address) {
             return Err(refuse(format!(
                 "{address} is not of the subnet {subnet} of {node}"
+            )));
+        }
+        if let Some(what) = claims::reserved(subnet, address) {
+            return Err(refuse(format!(
+                "{address} is the {what} address of the subnet {subnet}"
             )));
         }
         let tables = self.tables();

@@ -1,6 +1,8 @@
 //! Package `controller`, as published: status pushed by schedulers and agents.
 //! A node may report itself and its own instances only.
 
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use strata_api::controller::scheduler_service_server::{SchedulerService, SchedulerServiceServer};
@@ -48,16 +50,7 @@ impl ControllerApi {
             .usage
             .map(|usage| amounts("resource.usage", usage))
             .transpose()?;
-        // All is checked before anything is changed.
-        let listed = status.instances.iter().enumerate();
-        let listed: Vec<Listed> = listed
-            .map(|(i, instance)| {
-                self.listed(&node, instance).map_err(|error| {
-                    let field = error.field().unwrap_or("id").to_owned();
-                    error.in_field(format!("instances[{i}].{field}"))
-                })
-            })
-            .collect::<Result<_>>()?;
+        let listed = self.all_listed(&node, &status.instances)?;
         self.core.update_node_facts(&node, &facts).await?;
         if let Some((cpu, memory, disk)) = usage {
             let used = Amounts::new(cpu, memory, disk);
@@ -72,6 +65,24 @@ impl ControllerApi {
             subscriptions.notify_instance(&one.report.id, Update::Usage);
         }
         Ok(())
+    }
+
+    /// The instances that a node lists. All are checked before anything is
+    /// changed, and against each other: none of them has its address yet.
+    fn all_listed(&self, node: &str, instances: &[wire::Instance]) -> Result<Vec<Listed>> {
+        let mut addresses = HashMap::new();
+        let listed = instances.iter().enumerate().map(|(i, instance)| {
+            let listed = self.listed(node, instance);
+            let listed = listed.and_then(|one| {
+                check_unshared(&mut addresses, &one.report)?;
+                Ok(one)
+            });
+            listed.map_err(|error| {
+                let field = error.field().unwrap_or("id").to_owned();
+                error.in_field(format!("instances[{i}].{field}"))
+            })
+        });
+        listed.collect()
     }
 
     /// One of the instances that a node lists, checked.
@@ -160,6 +171,20 @@ fn state(number: i32) -> Result<wire::Status> {
 struct Listed {
     report: Report,
     used: Option<Amounts>,
+}
+
+/// Refuses an address that another instance of the same message has.
+fn check_unshared(addresses: &mut HashMap<Ipv4Addr, InstanceId>, report: &Report) -> Result<()> {
+    let Some(address) = report.address else {
+        return Ok(());
+    };
+    match addresses.insert(address, report.id.clone()) {
+        Some(other) if other != report.id => {
+            let why = format!("{address} is reported for instance {other} too");
+            Err(Error::invalid("ip", why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a status that is for the scheduler to decide, unless it is the one
