@@ -148,12 +148,12 @@ def status(world, name):
     return stub(world).GetCluster(c.GetClusterMsg(name=name), timeout=TIMEOUT).cluster
 
 
-def becomes(world, name, *states):
+def becomes(world, name, *states, timeout=TIMEOUT):
     def look():
         one = status(world, name)
         return one if one.status in states else None
 
-    return wait(f"{name} to be {[c.ClusterStatus.Name(one) for one in states]}", look)
+    return wait(f"{name} to be {[c.ClusterStatus.Name(one) for one in states]}", look, timeout)
 
 
 def running(world):
@@ -268,7 +268,7 @@ def switched_off(world):
         return not one or one[0].maasNodeStatus != "UP"
 
     wait("the machine to be shown off", shown_off, 15)
-    sick = becomes(world, name, c.DEGRADED)
+    sick = becomes(world, name, c.DEGRADED, timeout=15)
     assert worker in sick.status_message, sick.status_message
     world.strata("machine", "power", worker, "on")
     becomes(world, name, c.RUNNING)
