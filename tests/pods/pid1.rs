@@ -113,6 +113,38 @@ async fn program_that_is_pid_1_starts_again_and_outlives_the_daemon() {
     assert_eq!(node.says("web", "cat /proc/1/comm").await, "sh");
 }
 
+/// A program of this host with the libraries that it is linked with.
+fn with_program(image: Image, program: &str) -> Image {
+    let linked = std::process::Command::new("ldd").arg(program).output();
+    let linked = String::from_utf8(linked.expect("ldd").stdout).expect("text");
+    let libraries = linked
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'));
+    libraries.chain([program]).fold(image, |image, path| {
+        image.program(
+            path.trim_start_matches('/'),
+            &std::fs::read(path).expect("a file"),
+        )
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_that_is_pid_1_changes_its_own_limits() {
+    let world = world().await;
+    let node = &world.node;
+    let image = with_program(Image::busybox(), "/usr/bin/prlimit")
+        .write_layout(&world.daemon.scratch().join("limits"), "v1");
+    let main = "prlimit --pid 1 --nofile=100:200; echo status $?; ulimit -n; exec sleep 1000";
+    node.run_pod(without_init(script("own", &image, main)))
+        .await
+        .unwrap();
+    logged(node, "own", "status 0").await;
+    logged(node, "own", "100").await;
+    // Where an init of ours is PID 1, its limits are not the pod's to change.
+    node.run_pod(script("ours", &image, main)).await.unwrap();
+    logged(node, "ours", "status 1").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn init_of_busybox_runs() {
     let world = world().await;

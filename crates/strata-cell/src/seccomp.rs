@@ -155,6 +155,16 @@ impl Filter {
     /// The filter for a process that may have these capabilities, one bit
     /// for each.
     pub fn for_capabilities(capabilities: u64) -> Self {
+        Self::for_pod(capabilities, FilterAction::Prlimit)
+    }
+
+    /// The same where PID 1 is the pod's own program, not an init of ours: it
+    /// changes its limits by its own number, as others do.
+    pub fn for_own_init(capabilities: u64) -> Self {
+        Self::for_pod(capabilities, FilterAction::Allow)
+    }
+
+    fn for_pod(capabilities: u64, prlimit: FilterAction) -> Self {
         let has = |cap: u8| cap < 64 && capabilities & (1 << cap) != 0;
         let verdict = |number: u32| {
             let number = c_long::from(number);
@@ -169,7 +179,7 @@ impl Filter {
                 libc::SYS_socket => FilterAction::Socket,
                 libc::SYS_personality => FilterAction::Personality,
                 libc::SYS_ioctl => FilterAction::Ioctl,
-                libc::SYS_prlimit64 => FilterAction::Prlimit,
+                libc::SYS_prlimit64 => prlimit,
                 _ => FilterAction::Allow,
             }
         };
@@ -399,6 +409,11 @@ mod tests {
         assert_eq!(plain(libc::SYS_prlimit64, 0), ALLOW);
         assert_eq!(plain(libc::SYS_prlimit64, 7), ALLOW);
         assert_eq!(plain(libc::SYS_prlimit64, INIT_PID), ERRNO | EPERM);
+        let own = Filter::for_own_init(0);
+        let number = libc::SYS_prlimit64 as u32;
+        assert_eq!(run(&own, ARCHITECTURE, number, INIT_PID), ALLOW);
+        let mount = libc::SYS_mount as u32;
+        assert_eq!(run(&own, ARCHITECTURE, mount, INIT_PID), ERRNO | EPERM);
     }
 
     #[test]

@@ -349,9 +349,10 @@ impl PodKind {
         };
         set_up.map_err(|error| rootfs::rootfs_error(spec, &error))?;
         let capabilities = spec.security.capabilities.bits();
-        let filter = match spec.security.any_system_call {
-            true => None,
-            false => Some(seccomp::Filter::for_capabilities(capabilities)),
+        let filter = match (spec.security.any_system_call, spec.init) {
+            (true, _) => None,
+            (false, true) => Some(seccomp::Filter::for_capabilities(capabilities)),
+            (false, false) => Some(seccomp::Filter::for_own_init(capabilities)),
         };
         let confinement = Confinement {
             capabilities,
