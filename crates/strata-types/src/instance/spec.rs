@@ -64,8 +64,8 @@ pub struct InstanceSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// Whether an init that reaps processes and forwards signals runs as PID 1.
-    /// Disable it for images whose program must be PID 1, such as systemd or
-    /// s6. Default: true.
+    /// Disable it for images whose program must be PID 1, such as busybox init
+    /// or s6; systemd does not run. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<bool>,
     /// Security settings.

@@ -220,8 +220,8 @@ pub struct PodSpec {
     #[serde(default)]
     pub no_image_health: bool,
     /// Whether an init runs as PID 1 that reaps and passes signals on. Without
-    /// it the pod's program is PID 1, as systemd, s6 and busybox init have to
-    /// be. Default: true.
+    /// it the pod's program is PID 1, as busybox init and s6 have to be.
+    /// systemd does not run so (decision 36). Default: true.
     #[serde(default = "PodSpec::default_init")]
     pub init: bool,
     /// For people and for selecting.
