@@ -1,14 +1,13 @@
 //! Stock clients of gRPC on the node's Unix socket: libraries as they come, with
 //! the `:authority` that each makes of a socket's path (decision 33).
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use strata_testkit::Daemon;
 use strata_testkit::python::drive;
 use strata_testkit::runtime::cell_service_client::CellServiceClient;
 use strata_testkit::runtime::{AllocateCellRequest, Cell, FreeCellRequest};
+use strata_testkit::{Daemon, skip};
 use tonic::transport::Endpoint;
 
 use super::STRATA;
@@ -29,16 +28,14 @@ async fn a_stock_grpc_client_calls_over_the_unix_socket() {
     assert_eq!(said, ways);
 }
 
-/// With the Go that builds Kubernetes, in the suite that has it. Go is not
-/// needed for anything else: where it is missing, that is no failure.
+/// With the Go that builds Kubernetes.
 #[tokio::test(flavor = "multi_thread")]
 async fn grpc_go_client_calls_over_the_unix_socket() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/grpc-go-client");
     let built = Command::new(script).output().unwrap();
     let complaint = String::from_utf8_lossy(&built.stderr);
     if built.status.code() == Some(77) {
-        let _ = writeln!(std::io::stderr(), "skipped, nothing is proven: {complaint}");
-        return;
+        return skip(complaint);
     }
     assert!(built.status.success(), "{complaint}");
     let client = String::from_utf8(built.stdout).unwrap();
