@@ -149,6 +149,9 @@ pub struct NetworkConfig {
     /// How many connections the host tracks for one pod, or other endpoint.
     /// Default: an eighth of what it tracks in all, at most 16384.
     pub connections: Option<u32>,
+    /// The same for all of them together.
+    /// Default: three quarters of what the host tracks.
+    pub all_connections: Option<u32>,
     /// Pods of different projects may be on this node also if its kernel cannot
     /// keep apart what is on one bridge.
     pub shared_bridge: bool,
@@ -177,6 +180,7 @@ impl NetworkConfig {
             api_ports: vec![7700, 7710],
             metadata: false,
             connections: None,
+            all_connections: None,
             shared_bridge: false,
             remote_names: RemoteNames::default(),
             state: state.into(),

@@ -66,7 +66,7 @@ fn rules() -> (bool, bool) {
         return (false, false);
     };
     let name = "strata-facts";
-    let meters = Meters::of(&mut socket, name, None);
+    let meters = Meters::of(&mut socket, name, (None, None));
     let socket = &mut socket;
     let frames = Table { socket, name }.has_frames();
     (frames, meters.connections.is_some())

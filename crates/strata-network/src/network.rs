@@ -234,7 +234,8 @@ fn has_frames(rules: &mut Socket, table: &str) -> bool {
 
 /// What the kernel counts for each pod.
 fn meters(rules: &mut Socket, config: &NetworkConfig) -> Meters {
-    let meters = Meters::of(rules, &config.tag.table(), config.connections);
+    let bounds = (config.connections, config.all_connections);
+    let meters = Meters::of(rules, &config.tag.table(), bounds);
     if meters.connections.is_none() {
         tracing::warn!(
             "the kernel does not count connections (CONFIG_NFT_CONNLIMIT): one pod can fill the \

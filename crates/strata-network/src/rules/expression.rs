@@ -165,6 +165,23 @@ impl Rule<'_> {
             })
     }
 
+    /// It is of a group that has more connections than this, of so many groups
+    /// by a hash of its ports that only the kernel knows. Such a packet has to
+    /// begin a connection.
+    pub(super) fn group_over(&mut self, groups: u32, set: &str, most: u32) -> &mut Self {
+        const ADD: u32 = 0;
+        self.payload(TRANSPORT, 0, 4, R0)
+            .push("hash", |data| {
+                data.put_be32(1, R0)
+                    .put_be32(2, R0)
+                    .put_be32(3, 4)
+                    .put_be32(4, groups);
+            })
+            .meter((set, ADD), "connlimit", |limit| {
+                limit.put_be32(1, most).put_be32(2, OVER);
+            })
+    }
+
     /// It comes from an address that sends more of them than so many in a
     /// second, after a burst.
     pub(super) fn rate_over(

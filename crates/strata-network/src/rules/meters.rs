@@ -19,6 +19,11 @@ use super::table::{self, TableFacts, add_table, begin, commit, delete_table};
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 const CONNECTIONS: [(IpAddr, &str); 2] = [(V4, "connections"), (V6, "connections6")];
+/// The set of the connections of all pods, in groups by a hash of their ports:
+/// the kernel goes through a whole group for a new connection, and a group of
+/// all would take it milliseconds.
+const ALL_CONNECTIONS: &str = "all-connections";
+const GROUPS: u32 = 64;
 const QUESTIONS: &str = "questions";
 /// Queries that a pod may send in a second, and at once.
 const QUESTION_RATE: (u64, u32) = (2000, 4000);
@@ -43,14 +48,22 @@ const UDP: u8 = 17;
 pub(crate) struct Meters {
     /// How many connections a pod may have; none where they are not counted.
     pub(crate) connections: Option<u32>,
+    /// How many all pods together may have, as far as the kernel can count
+    /// them in groups.
+    pub(crate) all_connections: Option<u32>,
     /// Whether queries for names, and connections to Strata's ports, are
     /// counted.
     pub(crate) rates: bool,
 }
 
 impl Meters {
-    /// What this kernel can do, with the configured bound on connections.
-    pub(crate) fn of(socket: &mut Socket, table: &str, configured: Option<u32>) -> Self {
+    /// What this kernel can do, with the configured bounds on connections: of
+    /// one pod, and of all.
+    pub(crate) fn of(
+        socket: &mut Socket,
+        table: &str,
+        (own, all): (Option<u32>, Option<u32>),
+    ) -> Self {
         let mut can = |meters: Self| {
             let probe = format!("{table}-meters");
             let mut batch = begin();
@@ -72,29 +85,46 @@ impl Meters {
         };
         let connections = Self {
             connections: Some(1),
-            rates: false,
+            ..Self::default()
+        };
+        let all_connections = Self {
+            all_connections: Some(GROUPS),
+            ..connections
         };
         let rates = Self {
-            connections: None,
             rates: true,
+            ..Self::default()
         };
         // The first loads the module that has the number of entries.
         let counts = can(connections);
+        let own = || own.unwrap_or_else(usual_connections);
+        let all = || all.or_else(most_connections);
         Self {
-            connections: counts.then(|| configured.unwrap_or_else(usual_connections)),
+            connections: counts.then(own),
+            all_connections: can(all_connections).then(all).flatten(),
             rates: can(rates),
         }
     }
 }
 
+/// How many connections the host tracks.
+fn tracked_connections() -> Option<u32> {
+    let most = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max");
+    most.ok().and_then(|text| text.trim().parse().ok())
+}
+
 /// An eighth of what the host tracks, up to a number that no honest pod has.
 fn usual_connections() -> u32 {
-    let most = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max");
-    let most: Option<u32> = most.ok().and_then(|text| text.trim().parse().ok());
-    most.map_or(16_384, |most| (most / 8).clamp(1024, 16_384))
+    tracked_connections().map_or(16_384, |most| (most / 8).clamp(1024, 16_384))
+}
+
+/// Three quarters of what the host tracks: the rest is for the host itself.
+fn most_connections() -> Option<u32> {
+    tracked_connections().map(|most| most / 4 * 3)
 }
 
 pub(super) fn write_sets(batch: &mut Batch, table: &str, meters: Meters) {
+    const INTEGER: u32 = 4;
     const IPV4: u32 = 7;
     const IPV6: u32 = 8;
     let mut id = 1000;
@@ -125,6 +155,9 @@ pub(super) fn write_sets(batch: &mut Batch, table: &str, meters: Meters) {
             set(name, key, None);
         }
     }
+    if meters.all_connections.is_some() {
+        set(ALL_CONNECTIONS, (INTEGER, 4), None);
+    }
     if meters.rates {
         for ((_, name), key) in API.into_iter().zip([(IPV4, 4), (IPV6, 16)]) {
             set(name, key, Some(FORGET_MS));
@@ -133,7 +166,8 @@ pub(super) fn write_sets(batch: &mut Batch, table: &str, meters: Meters) {
     }
 }
 
-/// Drops what begins a connection of a pod that has too many.
+/// Drops what begins a connection of a pod that has too many, or where all pods
+/// together have too many.
 pub(super) fn write_connections(
     batch: &mut Batch,
     table: &str,
@@ -150,6 +184,14 @@ pub(super) fn write_connections(
                 .version(family_of(like))
                 .state(NEW)
                 .connections_over(like, set, most)
+                .verdict(&PacketVerdict::Drop);
+        });
+    }
+    if let Some(all) = meters.all_connections {
+        rule(batch, table, in_chain, |r| {
+            r.came_by(Match::In, bridge)
+                .state(NEW)
+                .group_over(GROUPS, ALL_CONNECTIONS, all / GROUPS)
                 .verdict(&PacketVerdict::Drop);
         });
     }

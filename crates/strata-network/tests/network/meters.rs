@@ -60,6 +60,55 @@ fn connections_of_one_pod_leave_room_in_the_table_of_the_host() {
     });
 }
 
+/// Each within its own bound, many pods would fill the table together, and the
+/// host could begin no connection.
+#[test]
+fn connections_of_all_pods_leave_room_in_the_table_of_the_host() {
+    on_a_host(|host| {
+        let there = host.neighbour("up0", 9);
+        let mut config = host.config("10.42.0.0/24");
+        config.connections = Some(200);
+        config.all_connections = Some(640);
+        // A backlog has 128 connections, so each pod has a port for itself.
+        let ports = [5001, 5002, 5003, 5004, 5005, 5006];
+        config.host_ports = ports.to_vec();
+        let network = Network::open(config).unwrap();
+        network.restore(&[]).unwrap();
+        let bind = |port| TcpListener::bind(("0.0.0.0", port)).unwrap();
+        let held = [&there, &host.namespace].map(|at| at.run(|| ports.map(bind)));
+        let _server = serve_tcp(&there, 80, "there");
+        let there_at = Ipv4Addr::new(192, 0, 2, 9);
+        let pods = ports.map(|port| Pod::attach(&network, &format!("pod{port}"), &[]));
+        let mut open: Vec<_> = Vec::new();
+        for (n, (pod, port)) in pods.iter().zip(ports).enumerate() {
+            // Through the host and to it: they count together.
+            let to = if n % 2 == 0 {
+                there_at
+            } else {
+                network.gateway()
+            };
+            open.extend(try_connect(pod, SocketAddr::from((to, port)), 125));
+        }
+        let many = open.len();
+        // Groups are not equally full: an honest pod finds room before that.
+        assert!((400..=640).contains(&many), "{many} of 640");
+        assert!(ask_tcp(&host.namespace, there_at, 80).is_ok());
+        drop((open, held));
+        wait_until("connections can be made again", || {
+            ask_tcp(&pods[5].namespace, there_at, 80).is_ok()
+        });
+    });
+}
+
+/// The connections that are made of so many attempts.
+fn try_connect(pod: &Pod, to: SocketAddr, times: usize) -> Vec<TcpStream> {
+    pod.namespace.run(|| {
+        let wait = Duration::from_millis(50);
+        let attempts = (0..times).map(|_| TcpStream::connect_timeout(&to, wait));
+        attempts.filter_map(Result::ok).collect()
+    })
+}
+
 #[test]
 fn questions_of_one_pod_leave_room_in_the_queue_of_the_resolver() {
     on_a_host(|host| {
