@@ -154,7 +154,7 @@ async fn instances_of_the_host_and_of_its_hypervisors_reach_each_other() {
 }
 
 /// A node elsewhere, which joins the server at 192.0.2.1.
-async fn remote(world: &World, network: &NetworkNamespace) -> Daemon {
+pub(crate) async fn remote(world: &World, network: &NetworkNamespace) -> Daemon {
     let token = world.cli("token create --join --name remote -q").await;
     Daemon::build(STRATA)
         .role("node")

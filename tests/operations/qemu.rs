@@ -5,11 +5,12 @@ use std::fs;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use strata_testkit::cluster::Switch;
 use strata_testkit::guest::{Guest, kernel};
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{skip, wait_for};
 
-use crate::operations::connectivity::{all_reach_all, own_node, web};
+use crate::operations::connectivity::{all_reach_all, own_node, remote, web};
 use crate::operations::world::{TEST_TIMEOUT, World};
 
 /// A guest without KVM on a busy host.
@@ -78,7 +79,9 @@ async fn a_virtual_machine_is_a_hypervisor_like_others() {
     if let Some(why) = Guest::lacks() {
         return skip(why);
     }
-    let mut world = World::stopped("").await;
+    let switch = Switch::new();
+    let (here, there) = (switch.plug(1), switch.plug(2));
+    let mut world = World::stopped_on(&here.network, "192.0.2.1:7700", "").await;
     let kernel = kernel();
     let kernel = kernel.parent().unwrap().display();
     let config = format!("{CONFIG}[machines.qemu]\nkernel_folder = \"{kernel}\"\n");
@@ -119,15 +122,17 @@ async fn a_virtual_machine_is_a_hypervisor_like_others() {
         .await;
     assert!(gone.status < 300, "{gone:?}");
 
-    // Instances of the host, of a nested node and of this one, from an image
-    // that the host alone has.
+    // Instances of the host, of a nested node, of a node elsewhere and of this
+    // one, from an image that the host alone has.
     create(&world, "local-1").await;
+    let _remote = remote(&world, &there.network).await;
     let (own, image) = (own_node(&world).await, world.image.clone());
     let mut all = Vec::new();
     for (name, node) in [
         ("one", "qemu-1"),
         ("two", "local-1"),
         ("three", own.as_str()),
+        ("four", "remote"),
     ] {
         all.push(web(&world, name, node, &image).await);
     }
