@@ -37,6 +37,7 @@ async fn a_cluster_is_made_used_scaled_and_deleted() {
     world.import_image(std::slice::from_ref(first)).await;
     kubectl.deploy_web().await;
     serves_its_users(&kubectl).await;
+    cpu_limit_above_the_machine_is_accepted(&world, &kubectl, first).await;
     hardening::holds(&world, &kubectl, control).await;
 
     let address = format!("{}:{PORT}", world.address(control).await);
@@ -72,10 +73,43 @@ async fn capacity_is_that_of_the_machine(world: &World, kubectl: &Kubectl) {
         assert_eq!(Some(cpu), machine["cpu"].as_u64(), "{name}: {capacity}");
         let memory = capacity["memory"].as_str().unwrap();
         let kib: u64 = memory.strip_suffix("Ki").unwrap().parse().unwrap();
-        // Megabytes of the inventory are rounded down.
+        // Megabytes of the inventory are rounded down. A virtual machine lacks
+        // what its kernel took before it counted, which is little.
         let most = (machine["ram"].as_u64().unwrap() + 1) * 1_000_000;
         assert!(kib * 1024 <= most, "{name}: {memory} of {most}");
+        assert!(
+            kib * 1024 >= most / 10 * 9,
+            "{name}: {memory}, less than 90 % of {most}"
+        );
     }
+}
+
+/// A limit is no request: one above what the machine has is accepted, and its
+/// cgroup can be made below that of the machine.
+async fn cpu_limit_above_the_machine_is_accepted(world: &World, kubectl: &Kubectl, worker: &str) {
+    let machine = world.rest().get(&format!("/machine/{worker}")).await;
+    let limit = machine["cpu"].as_u64().unwrap() * 1000 + 250;
+    kubectl
+        .apply(&format!(
+            r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: limited}}
+spec:
+  nodeName: {worker}
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: limited
+    image: strata.test/web:v1
+    imagePullPolicy: Never
+    command: [sleep, "1000"]
+    resources: {{requests: {{cpu: 10m}}, limits: {{cpu: {limit}m}}}}
+"#
+        ))
+        .await;
+    let phase = "get pod limited -o jsonpath={.status.phase}";
+    kubectl.until(phase, |said| said == "Running").await;
+    kubectl.says("delete pod limited --now").await;
 }
 
 /// Runs commands, reads what was written, finds it by name.
