@@ -23,7 +23,7 @@ pub struct Limits {
     pub handshakes_per_source: usize,
     /// Handshakes in cryptographic work at once: a signature and a key exchange
     /// each, a fraction of a millisecond. Waiting for bytes of the peer takes
-    /// none of these. Fewer than there are threads, so that a flood of
+    /// none of these, and sources take turns. Fewer than there are threads, so that a flood of
     /// handshakes leaves a thread for authenticated callers.
     pub handshake_permits: usize,
     /// From accepting a connection until all of the TLS ClientHello is there. A

@@ -206,7 +206,7 @@ impl TlsListener {
         let handshake = async {
             let hello = self.handshakes.hello(Socket::new(stream)).await?;
             accepted.has_said_hello();
-            self.handshakes.finish(hello).await
+            self.handshakes.finish(hello, accepted.source()).await
         };
         let handshake = tokio::select! {
             () = self.shared.drain.cancelled() => return,
