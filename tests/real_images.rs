@@ -112,6 +112,10 @@ async fn services_work_with_their_own_clients() {
     s6(&services).await;
     sshd(&services).await;
     tools(&services).await;
+    mariadb(&services).await;
+    haproxy(&services).await;
+    rabbitmq(&services).await;
+    go(&services).await;
 }
 
 /// A user that is not root, on a named volume: it owns the directory.
@@ -199,6 +203,7 @@ async fn node(services: &Services) {
     });
     services.run(spec).await;
     services.logs("node", "ready").await;
+    services.logs("node", "memory 209715200").await;
     let ask = "curl -s http://127.0.0.1:8080/";
     services.answers("node", "", ask, "hello from node").await;
     services.stops_with("node", 0).await;
@@ -328,6 +333,100 @@ async fn tools(services: &Services) {
     services.run(gaining).await;
     services.answers("gaining", "user", "sudo id -u", "0").await;
     for pod in ["tools", "gaining"] {
+        services.world.node.destroy_pod(pod).await.unwrap();
+    }
+}
+
+/// Makes its database as root on a named volume, and becomes another user; its
+/// clients use a socket in `/run`.
+async fn mariadb(services: &Services) {
+    let target = "/var/lib/mysql";
+    services
+        .run(named(services.pod("mariadb", "mariadb"), "mariadb", target))
+        .await;
+    let sql = |text: &str| format!("mariadb -N -e '{text}'");
+    services
+        .answers("mariadb", "root", &sql("select 40 + 2"), "42")
+        .await;
+    let fill = sql("create database if not exists d; use d; \
+         create or replace table t as select seq from seq_1_to_50000");
+    services
+        .answers(
+            "mariadb",
+            "root",
+            &format!("{fill} && echo filled"),
+            "filled",
+        )
+        .await;
+    services.stops_with("mariadb", 0).await;
+    services.logs("mariadb", "Shutdown complete").await;
+    services.world.node.start_pod("mariadb").await.unwrap();
+    services
+        .answers("mariadb", "root", &sql("select count(*) from d.t"), "50000")
+        .await;
+    services.world.node.destroy_pod("mariadb").await.unwrap();
+}
+
+/// A master and its workers, of a user that is not root, on port 80.
+async fn haproxy(services: &Services) {
+    services.run(services.pod("haproxy", "haproxy")).await;
+    let ask = "curl -s http://127.0.0.1/";
+    services
+        .answers("haproxy", "", ask, "hello from haproxy")
+        .await;
+    services.logs("haproxy", "GET / HTTP").await;
+    services.stops_with("haproxy", 0).await;
+    services.world.node.destroy_pod("haproxy").await.unwrap();
+}
+
+/// Erlang finds its own host name, and keeps a cookie that only its user reads.
+async fn rabbitmq(services: &Services) {
+    let target = "/var/lib/rabbitmq";
+    services
+        .run(named(
+            services.pod("rabbitmq", "rabbitmq"),
+            "rabbitmq",
+            target,
+        ))
+        .await;
+    let cli = "/usr/lib/rabbitmq/bin/rabbitmqctl";
+    let ask = format!("{cli} await_startup && {cli} add_user someone secret && {cli} list_users");
+    services.answers("rabbitmq", "", &ask, "someone").await;
+    services.stops_with("rabbitmq", 0).await;
+    services.world.node.start_pod("rabbitmq").await.unwrap();
+    let ask = format!("{cli} await_startup && {cli} list_users");
+    services.answers("rabbitmq", "", &ask, "someone").await;
+    services.world.node.destroy_pod("rabbitmq").await.unwrap();
+}
+
+/// A static program alone in its image: no shell, no users, nothing to write to.
+/// It has as many threads as its limit says, of which Go has two at least.
+async fn go(services: &Services) {
+    let mut spec = services.pod("go", "go");
+    spec.limits = Some(PodLimits {
+        cpu_millis: Some(1000),
+        ..PodLimits::default()
+    });
+    spec.security = Some(PodSecurity {
+        read_only_root: true,
+        ..PodSecurity::default()
+    });
+    services.run(spec).await;
+    services.logs("go", "ready").await;
+    let lines = services.world.node.pod_log("go").await.unwrap();
+    let threads = lines
+        .iter()
+        .find_map(|line| line.strip_prefix("GOMAXPROCS "));
+    assert!(matches!(threads, Some("1" | "2")), "{lines:?}");
+    let seen = "uid 65532 unknown true read-only true".to_owned();
+    assert!(lines.contains(&seen), "{lines:?}");
+    let address = services.world.node.pod("go").await.unwrap().address;
+    services.run(services.pod("caller", "tools")).await;
+    let ask = format!("curl -s http://{address}:8080/");
+    services.answers("caller", "", &ask, "hello from go").await;
+    services.stops_with("go", 0).await;
+    services.logs("go", "drained").await;
+    for pod in ["go", "caller"] {
         services.world.node.destroy_pod(pod).await.unwrap();
     }
 }
