@@ -188,6 +188,22 @@ async fn operator_ends_nothing_that_only_an_admin_may_begin() {
     admin.allocate_as(within).await.unwrap();
     refused(operator.free("mine").await, Code::PermissionDenied);
     admin.free("mine/host").await.unwrap();
+    // Nor is root's executable ended by freeing the cells around it.
+    operator
+        .allocate_as(cell_with("mine/inner", unprivileged))
+        .await
+        .unwrap();
+    admin
+        .start("mine/inner", "deep", "sleep 1000")
+        .await
+        .unwrap();
+    refused(operator.free("mine/inner").await, Code::PermissionDenied);
+    refused(operator.free_now("mine").await, Code::PermissionDenied);
+    admin.free("mine/inner").await.unwrap();
+    refused(operator.free("mine").await, Code::PermissionDenied);
+    refused(operator.free_now("mine").await, Code::PermissionDenied);
+    let root = admin.stop("mine", "root").await;
+    root.unwrap();
 
     let image = strata_testkit::images::busybox_layout(&daemon.scratch());
     let mut privileged = idle("privileged", &image);
@@ -286,6 +302,34 @@ async fn operator_does_not_manage_a_machine_of_files_that_only_an_admin_may_name
         .map(|vm| vm.spec)
         .collect();
     assert_eq!(names.len(), 1, "{names:?}");
+}
+
+/// A machine with the tag of a machine provider is a node for the network: it
+/// reaches every service of its host.
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_does_not_pass_a_machine_for_a_node() {
+    let daemon = Daemon::build(STRATA).start().await;
+    let operator = daemon.node_as("operator").await;
+    let vm = VmSpec {
+        name: "spy".into(),
+        memory_bytes: 192 << 20,
+        boot: Some(Boot::Image("/none.raw".into())),
+        labels: [("strata.dev/tag".into(), "m1".into())].into(),
+        ..VmSpec::default()
+    };
+    let request = CreateVmRequest {
+        vm: Some(vm),
+        start: false,
+    };
+    let created = operator.client().vms().create(request.clone()).await;
+    let status = created.unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+    assert!(status.message().contains("strata.dev/tag"), "{status}");
+    // An admin gets as far as the image, which is not there.
+    let admin = daemon.node().await;
+    let created = admin.client().vms().create(request).await;
+    let status = created.unwrap_err();
+    assert_ne!(status.code(), Code::PermissionDenied, "{status}");
 }
 
 /// Without a limit that it names, a cell of an operator has one of processes

@@ -26,6 +26,9 @@ use crate::blocking::blocking;
 /// The label by which a server marks the owner of a unit.
 pub(crate) const PROJECT_LABEL: &str = "strata.dev/project";
 const NAME_LABEL: &str = "strata.dev/name";
+/// The label by which a machine provider knows its machines. Those are nodes of
+/// a server, and reach the services of the host that nodes reach.
+pub(crate) const TAG_LABEL: &str = "strata.dev/tag";
 
 /// What the configuration says about the network.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! How a virtual machine is made, started, stopped and removed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::blocking::blocking;
 use crate::cells::{Cells, Executable, LaunchOptions};
 use crate::host_path::Pins;
 use crate::images::Images;
-use crate::network::{NodeNetwork, aliases_of, project_of, published};
+use crate::network::{NodeNetwork, TAG_LABEL, aliases_of, project_of, published};
 use crate::node_dir::make_private;
 use crate::pool::NodePool;
 use crate::units::{Record, UnitKind, clear_dir};
@@ -81,12 +81,19 @@ pub(crate) fn endpoint(unit_spec: &VmUnitSpec, allocated: &VmAllocation) -> Opti
         aliases: aliases_of(&unit_spec.labels),
         address: allocated.address?,
         ports: unit_spec.ports.iter().map(published).collect(),
-        // One that no server placed may be a node itself.
-        owner: project_of(&unit_spec.labels).map_or(
-            strata_network::Owner::Machine,
-            strata_network::Owner::Project,
-        ),
+        owner: owner_of(&unit_spec.labels),
     })
+}
+
+/// Who a machine belongs to in the network. One with the tag of a machine
+/// provider may be a node itself; its tag counts only where no server placed
+/// the machine, for labels of instances are set by callers.
+fn owner_of(labels: &BTreeMap<String, String>) -> strata_network::Owner {
+    match project_of(labels) {
+        Some(project) => strata_network::Owner::Project(project),
+        None if labels.contains_key(TAG_LABEL) => strata_network::Owner::Machine,
+        None => strata_network::Owner::Node,
+    }
 }
 
 impl UnitKind for VmKind {
@@ -473,4 +480,31 @@ fn log_tail(main: &Executable) -> String {
             .collect();
         texts.join("; ")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use strata_network::Owner;
+
+    use super::*;
+
+    #[test]
+    fn machine_of_a_provider_alone_is_a_node_in_the_network() {
+        let owner = |labels: &[(&str, &str)]| {
+            let labels = labels.iter();
+            owner_of(
+                &labels
+                    .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                    .collect(),
+            )
+        };
+        let project = ("strata.dev/project", "shop");
+        assert_eq!(owner(&[]), Owner::Node);
+        assert_eq!(owner(&[("app", "web")]), Owner::Node);
+        assert_eq!(owner(&[(TAG_LABEL, "m1")]), Owner::Machine);
+        assert_eq!(owner(&[project]), Owner::Project("shop".into()));
+        // Labels of instances are of callers.
+        let placed = owner(&[project, (TAG_LABEL, "m1")]);
+        assert_eq!(placed, Owner::Project("shop".into()));
+    }
 }

@@ -22,7 +22,7 @@ use crate::clock::now_ms;
 use crate::host_path::is_allowed;
 use crate::images::{Images, may_read_path};
 use crate::logs::LogWatch;
-use crate::network::project_of;
+use crate::network::{TAG_LABEL, project_of};
 use crate::vms::{Console, VmRef, VmUnitSpec, Vms};
 
 pub(super) struct VmsApi {
@@ -55,11 +55,24 @@ async fn create(
         .vm
         .ok_or_else(|| Error::invalid("vm", "is missing"))?;
     let unit_spec = VmUnitSpec::try_from(vm)?;
+    may_tag(caller.as_ref(), &unit_spec)?;
     for file in unit_spec.files() {
         may_read_path(caller.as_ref(), file, &images.config().local_dirs)?;
     }
     let vm = vms.create(unit_spec, request.start).await?;
     Ok(views::vm(&vm))
+}
+
+/// Whether this caller may create such a machine: with the tag of a machine
+/// provider it is in the network what a node is. Providers reach the node by its
+/// socket, as admins.
+fn may_tag(caller: Option<&Caller>, spec: &VmUnitSpec) -> Result<()> {
+    let is_admin = caller.is_some_and(|caller| caller.role == Role::Admin);
+    if is_admin || !spec.labels.contains_key(TAG_LABEL) {
+        return Ok(());
+    }
+    let why = format!("only an admin may set the label {TAG_LABEL}");
+    Err(Error::new(ErrorKind::PermissionDenied, why).in_field("vm.labels"))
 }
 
 /// Whether this caller may start, stop or destroy a machine, or type into it,
