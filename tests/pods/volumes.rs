@@ -399,3 +399,29 @@ async fn image_volumes_take_no_more_than_the_disk_limit_of_their_pod() {
         world.node.destroy_pod(name).await.unwrap();
     }
 }
+
+/// What a server assigns for a caller limited to projects: without a size such a
+/// volume would fill the disk of the node, and it outlives its pod.
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_created_for_a_pod_share_the_size_that_it_has_for_them() {
+    let world = world().await;
+    create(&world, "known", None).await.unwrap();
+    let mut spec = idle("web", &world.image);
+    let named = |name: &str| volume(Source::Volume(name.into()), &format!("/{name}"));
+    spec.volumes = vec![named("one"), named("two"), named("known")];
+    spec.volume_bytes = Some(24 << 20);
+    world.node.run_pod(spec).await.unwrap();
+    for dir in ["one", "two"] {
+        let full = format!("dd if=/dev/zero of=/{dir}/big bs=1M count=20");
+        world.node.fails("web", &full).await;
+    }
+    let big = "dd if=/dev/zero of=/known/big bs=1M count=20";
+    world.node.says("web", big).await;
+    let request = ListVolumesRequest {};
+    let listed = world.node.client().volumes().list(request).await.unwrap();
+    let sizes = listed.into_inner().volumes;
+    let sizes: Vec<_> = sizes.iter().map(|it| (&*it.name, it.size_bytes)).collect();
+    // What was there keeps the size that it has.
+    let part = Some(8 << 20);
+    assert_eq!(sizes, [("known", None), ("one", part), ("two", part)]);
+}

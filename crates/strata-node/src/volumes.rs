@@ -79,12 +79,14 @@ impl NodeVolumes {
         self.get(name.as_str())
     }
 
-    /// Takes volumes for a new pod; makes those that are not there.
+    /// Takes volumes for a new pod; makes those that are not there, with this
+    /// size.
     pub(crate) fn take<'a>(
         &self,
         id: &str,
         pod: &str,
         names: impl Iterator<Item = &'a str>,
+        size: Option<u64>,
     ) -> Result<()> {
         for name in names {
             {
@@ -94,7 +96,7 @@ impl NodeVolumes {
                 }
                 uses.add(name, id, pod);
             }
-            self.ensure(name)?;
+            self.ensure(name, size)?;
         }
         Ok(())
     }
@@ -168,20 +170,26 @@ impl NodeVolumes {
             .map_err(|error| public(&error, name))
     }
 
-    fn ensure(&self, name: &str) -> Result<()> {
+    fn ensure(&self, name: &str, size: Option<u64>) -> Result<()> {
         if self.store.contains(name) {
             return Ok(());
         }
-        match self.store.create(name, None) {
+        match self.store.create(name, size) {
             // Another caller was faster, and set the size.
             Ok(()) | Err(RootError::OtherLimit { .. }) => Ok(()),
             Err(error) => Err(public(&error, name)),
         }
     }
 
-    /// A volume, to be mounted into a pod that has it.
-    pub(crate) fn mount(&self, name: &str, options: BindOptions<'_>) -> Result<OwnedFd> {
-        self.ensure(name)?;
+    /// A volume, to be mounted into a pod that has it. One that was lost is
+    /// made again, with this size.
+    pub(crate) fn mount(
+        &self,
+        name: &str,
+        size: Option<u64>,
+        options: BindOptions<'_>,
+    ) -> Result<OwnedFd> {
+        self.ensure(name, size)?;
         self.store
             .mount(name, options)
             .map_err(|error| public(&error, name))

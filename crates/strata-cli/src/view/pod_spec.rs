@@ -356,6 +356,7 @@ impl From<PodSpecView> for v1::PodSpec {
             init: view.init,
             labels: view.labels.into_iter().collect(),
             aliases: view.aliases,
+            volume_bytes: None,
         }
     }
 }

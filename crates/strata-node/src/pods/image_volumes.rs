@@ -50,7 +50,7 @@ pub(super) fn make(
             _ => error,
         })?;
         // It goes with the pod, so half of it is never taken for all.
-        let mount = volumes.mount(&name, BindOptions::default())?;
+        let mount = volumes.mount(&name, size, BindOptions::default())?;
         let copied = strata_rootfs::copy_dir(&root, Path::new(target), &mount);
         copied.map_err(|error| rootfs::error(&error, "pod.image"))?;
     }

@@ -253,7 +253,7 @@ impl PodKind {
             allocated.id_map = Some(self.take_id_map()?);
         }
         let volumes = &self.rootfs_builder.volumes;
-        volumes.take(id, spec.name.as_str(), named(spec))?;
+        volumes.take(id, spec.name.as_str(), named(spec), spec.new_volume_size())?;
         self.hold_image_volumes(id, spec, allocated);
         let disk = spec.limits.disk_bytes;
         self.rootfs_builder

@@ -113,12 +113,18 @@ impl RootfsBuilder {
         });
         let volumes = sorted(spec, allocated);
         let source = |wanted: &MountSource<'_>| match wanted {
-            MountSource::Requested(i, volume) => {
-                self.source((*i, volume), owner, users, &record.pins)
-            }
+            MountSource::Requested(i, volume) => self.source(
+                (*i, volume),
+                spec.new_volume_size(),
+                owner,
+                users,
+                &record.pins,
+            ),
             MountSource::OfImage(i, _) => {
                 let name = of_image(&record.id, *i);
-                let mount = self.volumes.mount(&name, bind_options(false, users))?;
+                let mount = self
+                    .volumes
+                    .mount(&name, None, bind_options(false, users))?;
                 Ok(Source::Directory(mount))
             }
         };
@@ -217,6 +223,7 @@ impl RootfsBuilder {
     fn source(
         &self,
         (index, volume): (usize, &Volume),
+        new_size: Option<u64>,
         owner: Owner,
         users: Option<BorrowedFd<'_>>,
         pins: &Pins,
@@ -235,7 +242,7 @@ impl RootfsBuilder {
             VolumeSource::Directory(path) => PathBuf::from(path),
             VolumeSource::Named(name) => {
                 let options = bind_options(volume.read_only, users);
-                let mount = self.volumes.mount(name.as_str(), options)?;
+                let mount = self.volumes.mount(name.as_str(), new_size, options)?;
                 return Ok(Source::Directory(mount));
             }
             VolumeSource::Pool(name) => {

@@ -317,6 +317,7 @@ impl Core {
             healthy: None,
             refusals: Default::default(),
             project_succeeds_at_ms,
+            sized_volumes: principal.is_limited(),
             owner: principal.name.clone(),
             created_at_ms: now,
             changed_at_ms: now,

@@ -90,6 +90,10 @@ pub struct Instance {
     pub project_succeeds_at_ms: i64,
     /// The principal that created it.
     #[serde(default)]
+    /// A caller who is limited to projects requested it: the volumes of nodes
+    /// that are created for it have a size.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sized_volumes: bool,
     pub owner: String,
     /// When, in Unix milliseconds.
     pub created_at_ms: i64,

@@ -159,6 +159,7 @@ impl Core {
                 let mut next = changed(now, &change, confirms);
                 if change.spec.is_some() {
                     next.defaulted = defaulted;
+                    next.sized_volumes |= principal.is_limited();
                     let bytes = encode(&next)?.len();
                     self.check_bytes(principal, &now.project, &keys::instance(id), bytes)?;
                 }

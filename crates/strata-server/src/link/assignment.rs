@@ -9,6 +9,10 @@ use strata_types::pod::{PodName, VolumeSource};
 
 use crate::core::{DEFAULT_PROJECT, DesiredState, Instance};
 
+/// What volumes of nodes hold together that are created for an instance of a
+/// caller limited to projects, where it has no size of disk itself.
+const DEFAULT_VOLUME_BYTES: u64 = 4_000_000_000;
+
 /// The name of an instance's pod or virtual machine on its node: the same for
 /// its whole life, whatever it is called.
 pub(crate) fn unit_name(id: &InstanceId) -> String {
@@ -51,6 +55,10 @@ fn pod(instance: &Instance) -> Result<v1::PodSpec> {
         if let VolumeSource::Named(name) | VolumeSource::Pool(name) = &mut volume.source {
             *name = instance.own_volume(name)?;
         }
+    }
+    if instance.sized_volumes {
+        let own = instance.spec.resources.disk_bytes();
+        pod.volume_bytes = Some(if own == 0 { DEFAULT_VOLUME_BYTES } else { own });
     }
     for (key, value) in server_labels(instance) {
         pod.labels.insert(key.into(), value);
@@ -140,6 +148,20 @@ mod tests {
         instance.spec.volumes = vec!["pool=data:/data".into()];
         let source = pod(&instance).unwrap().volumes.remove(0).source;
         assert_eq!(source, Some(v1::pod_volume::Source::Pool(own("data"))));
+    }
+
+    #[test]
+    fn volumes_of_limited_callers_have_the_size_of_their_disk() {
+        let text = r#"{"id": "i1", "name": "web", "project": "shop", "wanted": "running",
+            "spec": {"type": "CONTAINER", "uri": "x", "volumes": ["data:/data"]},
+            "generation": 1, "state": "SCHEDULED", "createdAtMs": 0, "changedAtMs": 0}"#;
+        let mut instance: Instance = serde_json::from_str(text).unwrap();
+        assert_eq!(pod(&instance).unwrap().volume_bytes, None);
+        instance.sized_volumes = true;
+        let default = Some(DEFAULT_VOLUME_BYTES);
+        assert_eq!(pod(&instance).unwrap().volume_bytes, default);
+        instance.spec.resources.disk = 2;
+        assert_eq!(pod(&instance).unwrap().volume_bytes, Some(2_000_000_000));
     }
 
     #[test]

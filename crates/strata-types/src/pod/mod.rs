@@ -230,6 +230,10 @@ pub struct PodSpec {
     /// Further names by which others on the node find it.
     #[serde(default)]
     pub aliases: Vec<Alias>,
+    /// Bytes of all volumes of the node together that are created for it, in
+    /// equal parts. Those that are there keep the size they have.
+    #[serde(default)]
+    pub volume_bytes: Option<u64>,
 }
 
 impl PodSpec {
@@ -267,7 +271,16 @@ impl PodSpec {
             init: Self::default_init(),
             labels: BTreeMap::new(),
             aliases: Vec::new(),
+            volume_bytes: None,
         }
+    }
+
+    /// The size of a volume of the node that is created for it.
+    pub fn new_volume_size(&self) -> Option<u64> {
+        let named = |volume: &&Volume| matches!(volume.source, VolumeSource::Named(_));
+        let count = self.volumes.iter().filter(named).count();
+        let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
+        self.volume_bytes.map(|bytes| bytes / count)
     }
 
     /// What `init` is where nothing is said of it.

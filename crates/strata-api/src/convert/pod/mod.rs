@@ -58,6 +58,7 @@ impl TryFrom<v1::PodSpec> for PodSpec {
             init: pod.init.unwrap_or(PodSpec::default_init()),
             labels: pod.labels.into_iter().collect(),
             aliases: parse_all("pod.aliases", &pod.aliases)?,
+            volume_bytes: pod.volume_bytes,
             image: pod.image,
         };
         check_labels("pod.labels", &spec.labels)?;
@@ -114,6 +115,7 @@ impl From<&PodSpec> for v1::PodSpec {
             init: (spec.init != PodSpec::default_init()).then_some(spec.init),
             labels: spec.labels.clone().into_iter().collect(),
             aliases: spec.aliases.iter().map(ToString::to_string).collect(),
+            volume_bytes: spec.volume_bytes,
         }
     }
 }

@@ -43,6 +43,7 @@ fn instance(desired_state: DesiredState, state: InstanceState) -> Instance {
         healthy: None,
         refusals: Default::default(),
         project_succeeds_at_ms: 0,
+        sized_volumes: false,
         owner: "me".into(),
         created_at_ms: 0,
         changed_at_ms: 0,
