@@ -71,6 +71,12 @@ impl CellServiceApi {
         let name = CellName::from_field("cell_name", &request.cell_name)?;
         let within = self.cells.list(Some(&name));
         may_use(caller, within.iter().map(|cell| &cell.spec))?;
+        // What runs in a cell ends with it.
+        for cell in &within {
+            for run in cell.runs().iter().filter(|run| !run.view().is_at_rest()) {
+                may_start(caller, &cell.spec, &run.spec)?;
+            }
+        }
         let grace = request
             .grace_ms
             .map(|ms| grace_from_field("grace_ms", ms))
