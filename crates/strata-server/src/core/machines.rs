@@ -436,12 +436,18 @@ impl Core {
     /// The id of this control plane, which stays: for tags at providers, and
     /// for nodes, which keep what another one assigned.
     pub async fn run_id(&self) -> Result<String> {
-        self.once(keys::RUN, || {
+        // A store that was emptied is given no new one.
+        if let Some(known) = self.known_identity() {
+            return Ok(known);
+        }
+        let made = || {
             let id = uuid::Uuid::now_v7().simple().to_string();
             // The end of it is chance; its beginning is the time.
             id[id.len() - 10..].to_owned()
-        })
-        .await
+        };
+        let id = self.once(keys::RUN, made).await?;
+        self.read_identity(&id);
+        Ok(id)
     }
 
     /// What the keys are made from that nodes share as witnesses.
@@ -458,9 +464,7 @@ impl Core {
     async fn once(&self, key: &str, make: impl Fn() -> String) -> Result<String> {
         for _ in 0..8 {
             if let Some(entry) = self.0.store.get(key).await.map_err(public)? {
-                let text = String::from_utf8_lossy(&entry.value).into_owned();
-                self.read_identity(&text);
-                return Ok(text);
+                return Ok(String::from_utf8_lossy(&entry.value).into_owned());
             }
             let put = Transaction::new().if_absent(key).put(key, make());
             match self.commit(put).await {

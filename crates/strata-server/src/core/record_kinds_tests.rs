@@ -373,3 +373,24 @@ async fn emptied_store_is_not_taken_in() {
     assert_eq!(refused.kind(), strata_types::ErrorKind::Unavailable);
     assert!(core.instance(&admin(), None, "i1").is_ok());
 }
+
+#[tokio::test]
+async fn store_that_is_emptied_under_a_running_server_is_not_taken_in() {
+    let store = Memory::new();
+    let (key, record) = sample(RecordKind::Instance);
+    put(&store, key, record.to_string()).await;
+    let (core, _shutdown) = open(&store).await;
+    let known = core.run_id().await.unwrap();
+    let all = store.list("").await.unwrap().entries;
+    let gone = all
+        .iter()
+        .fold(Transaction::new(), |all, it| all.delete(&it.key));
+    let revision = store.commit(gone).await.unwrap();
+    let applied = core.wait_until_applied(revision);
+    let applied = tokio::time::timeout(Duration::from_millis(500), applied);
+    assert!(!matches!(applied.await, Ok(Ok(()))));
+    assert!(core.instance(&admin(), None, "i1").is_ok());
+    // Nor is it given another identity by the next node that connects.
+    assert_eq!(core.run_id().await.unwrap(), known);
+    assert!(store.get(keys::RUN).await.unwrap().is_none());
+}

@@ -58,6 +58,25 @@ impl Core {
         known.get_or_insert_with(|| id.to_owned());
     }
 
+    pub(super) fn known_identity(&self) -> Option<String> {
+        let known = self.0.identity.lock();
+        known.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether this takes from the store which control plane its records are of:
+    /// then it was emptied, or is another one's. What else was deleted with that
+    /// is not taken in; a listing decides.
+    fn loses_identity(&self, change: &Change) -> bool {
+        match change {
+            Change::Deleted { key } => key == keys::RUN,
+            Change::Put(entry) if entry.key == keys::RUN => {
+                let known = self.known_identity();
+                known.is_some_and(|known| known.as_bytes() != &*entry.value)
+            }
+            Change::Put(_) => false,
+        }
+    }
+
     /// Refuses the records of another control plane, and a store that was
     /// emptied: taken in, every instance would be gone, and every node would be
     /// sent that.
@@ -112,6 +131,11 @@ impl Core {
         while let Some(next) = watch.next().await {
             match next {
                 Ok(changes) => {
+                    let mut all = changes.changes.iter();
+                    if all.any(|change| self.loses_identity(change)) {
+                        let why = "the store was emptied, or is another control plane's";
+                        return StoreError::Unavailable(why.into());
+                    }
                     for change in &changes.changes {
                         self.apply_put(change, Publish::Yes);
                     }
