@@ -450,6 +450,22 @@ impl UnitHost for SimUnits {
         .boxed()
     }
 
+    fn kill(&self, name: &UnitName) -> Result<()> {
+        let host = &self.0;
+        let then = {
+            let state = host.state();
+            let unit = state.units.get(name).filter(|unit| unit.runs);
+            unit.map(|unit| match unit.state {
+                PodState::Destroying => PodState::Destroying,
+                _ => PodState::Stopped,
+            })
+        };
+        if let Some(then) = then {
+            host.end(name, then);
+        }
+        Ok(())
+    }
+
     fn stop<'a>(
         &'a self,
         name: &'a UnitName,

@@ -53,6 +53,10 @@ pub trait UnitHost: Send + Sync + 'static {
         unit: &'a UnitName,
         grace: Option<Duration>,
     ) -> BoxFuture<'a, Result<()>>;
+    /// Kills what runs of a unit, now: also while it is being stopped or taken
+    /// away with more time. It does not wait for the end; that the unit is not
+    /// there is fine.
+    fn kill(&self, unit: &UnitName) -> Result<()>;
     /// Has the shim end a unit with the lease of this node, or not.
     fn set_fenced(&self, unit: &UnitName, fenced: bool) -> Result<()>;
     /// The names of units of a kind to which something happens from now on;

@@ -149,6 +149,18 @@ impl UnitHost for UnitRuntime {
         Box::pin(self.remove(unit, grace))
     }
 
+    fn kill(&self, unit: &UnitName) -> Result<()> {
+        let name = unit.name.as_str();
+        let killed = match unit.kind {
+            UnitType::Pod => self.pods.find("name", name).and_then(|pod| pod.kill()),
+            UnitType::Vm => self.vms.find("name", name).and_then(|vm| vm.kill()),
+        };
+        match killed {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            killed => killed,
+        }
+    }
+
     fn set_fenced(&self, unit: &UnitName, fenced: bool) -> Result<()> {
         let cells = match unit.kind {
             UnitType::Pod => self.pods.kind().cells(),

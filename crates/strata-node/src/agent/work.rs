@@ -11,7 +11,7 @@ use strata_types::pod::PodState;
 use strata_types::{BackoffPolicy, Ending, Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-use super::assigned_spec::AssignedSpec;
+use super::assigned_spec::{AssignedSpec, UnitName};
 use super::instances::{Instance, Instances, State};
 use super::plan::{NextStep, PlanInput, decide};
 use super::state::{Assigned, Progress};
@@ -24,6 +24,9 @@ const PULL_REPORT_INTERVAL: Duration = Duration::from_secs(2);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often an assignment is written again that the disk has not taken.
 const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a unit is killed that has not ended since: a start that was under
+/// way may have come between.
+const KILL_INTERVAL: Duration = Duration::from_millis(500);
 /// How soon a unit is destroyed again that could not be.
 const DESTROY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -136,30 +139,61 @@ impl Worker<'_> {
                 // Before it is: a daemon that dies meanwhile would find it
                 // started and stopped by another, and leave it so.
                 self.note(Progress::Stopped);
-                unit_runtime.stop(&unit, self.grace()).await
+                self.until_ended(&unit, unit_runtime.stop(&unit, self.grace()))
+                    .await
             }
             NextStep::Note(progress) => {
                 self.note(*progress);
                 Ok(())
             }
             NextStep::Destroy => {
-                let kill = self.instance.state().kill;
-                let grace = kill.then_some(Duration::ZERO);
-                unit_runtime.destroy(&unit, grace).await
+                let grace = self.is_killed().then_some(Duration::ZERO);
+                self.until_ended(&unit, unit_runtime.destroy(&unit, grace))
+                    .await
             }
-            NextStep::RemoveSuperseded(old) => match unit_runtime.destroy(old, None).await {
-                Ok(()) => {
+            NextStep::RemoveSuperseded(old) => {
+                let grace = self.is_killed().then_some(Duration::ZERO);
+                let destroyed = unit_runtime.destroy(old, grace);
+                let destroyed = self.until_ended(old, destroyed).await;
+                destroyed.map(|()| {
                     self.change(|assigned| assigned.superseded.retain(|unit| unit != old));
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            },
+                })
+            }
             NextStep::Forget => return self.forget(),
             NextStep::Refuse(reason) => return self.refuse(reason.clone()).await,
         };
         match done {
             Ok(()) => false,
             Err(error) => self.failed(&step, &error).await,
+        }
+    }
+
+    fn is_killed(&self) -> bool {
+        self.instance.state().kill
+    }
+
+    /// Awaits the end of a unit, which may take its grace period. If another
+    /// node may start it meanwhile, it is killed.
+    async fn until_ended(
+        &self,
+        unit: &UnitName,
+        ending: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let mut ending = std::pin::pin!(ending);
+        loop {
+            let kills = self.is_killed();
+            tokio::select! {
+                ended = &mut ending => return ended,
+                // What else changes is found after this step.
+                () = self.instance.news.notified(), if !kills => {}
+                () = tokio::time::sleep(KILL_INTERVAL), if kills => {}
+            }
+            if self.is_killed()
+                && let Err(error) = self.instances.0.unit_runtime.kill(unit)
+            {
+                let id = &self.assigned.id;
+                tracing::warn!(id, %error, "unit of a withdrawn instance not killed; tried again");
+            }
         }
     }
 
@@ -337,7 +371,9 @@ impl Worker<'_> {
         }
         let own = |seen: &super::host::UnitStatus| seen.instance.as_deref() == Some(id.as_str());
         if shared.unit_runtime.look(&unit).as_ref().is_some_and(own)
-            && let Err(error) = shared.unit_runtime.destroy(&unit, None).await
+            && let Err(error) = self
+                .until_ended(&unit, shared.unit_runtime.destroy(&unit, None))
+                .await
         {
             tracing::error!(id, %error, "unit of a refused instance not removed; tried again");
             let mut state = self.instance.state();

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_cell::{ExitVerdict, RunGroup, RunRecord, RunState};
-use strata_types::{Backoff, Ending, ExecutableSpec, ExecutableState};
+use strata_types::{Backoff, Ending, ExecutableSpec, ExecutableState, Result};
 use tokio::sync::watch;
 
 use super::cell::guard;
+use super::error::cgroup_error;
+use crate::blocking::blocking;
 
 /// What is kept of a run's beginning.
 #[derive(Debug, Serialize, Deserialize)]
@@ -128,6 +130,11 @@ impl RunEnd {
 }
 
 impl Executable {
+    /// Kills it, and does not wait for its end.
+    pub(crate) fn kill(&self) -> Result<()> {
+        blocking(|| self.group.kill()).map_err(cgroup_error)
+    }
+
     pub(super) fn new(
         asked: RunParameters,
         run: u64,

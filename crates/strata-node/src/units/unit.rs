@@ -349,6 +349,15 @@ impl<K: UnitKind> Unit<K> {
         Ok(how)
     }
 
+    /// Kills what runs, without the lock: what stops or destroys the unit holds
+    /// that, and finds it ended.
+    pub(crate) fn kill(&self) -> Result<()> {
+        match self.view().main.filter(|main| !main.view().is_over()) {
+            Some(main) => main.kill(),
+            None => Ok(()),
+        }
+    }
+
     /// Stops it permanently and removes its record.
     pub(super) async fn destroy(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
         let marked = self.change(|record| {
