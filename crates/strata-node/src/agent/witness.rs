@@ -111,8 +111,13 @@ impl Witness {
         let known = facts.witnesses.as_ref();
         let before = known.map_or(0, |known| known.own_port);
         let socket = listens.then(|| bind(before)).flatten();
-        let promised = store.promised().filter(|promised| promised.boot == boot);
-        let until = promised.map_or(0, |promised| promised.at_ms);
+        let until = match store.promised() {
+            None => Duration::ZERO,
+            Some(promised) if promised.boot == boot => Duration::from_millis(promised.at_ms),
+            // It was given before the host started: how long before is not
+            // known, and it may have been for so long.
+            Some(_) => Duration::from_millis(facts.lease_ms.into()) * MAX_LEASES,
+        };
         let witness = Self {
             store,
             clock,
@@ -122,7 +127,7 @@ impl Witness {
         };
         {
             let mut state = witness.state();
-            state.hold_until = Duration::from_millis(until);
+            state.hold_until = until;
             state.written_until = state.hold_until;
         }
         witness.set_peers(known.map_or(&[], |known| &known.peers));
@@ -312,6 +317,7 @@ impl AgentContext {
 #[cfg(test)]
 mod tests {
     use super::super::boot::{BootClock as _, KernelClock};
+    use super::super::state::ServerFacts;
     use super::*;
 
     fn peer(name: &str, port: u16) -> WitnessPeer {
@@ -342,6 +348,42 @@ mod tests {
         let until = KernelClock.now() + LEASE;
         assert!(first.is_written(&mut first.state(), until, LEASE));
         assert!(hold(&open()) > LEASE / 2);
+    }
+
+    /// A clock of another boot.
+    struct Rebooted(Duration);
+
+    impl super::super::boot::BootClock for Rebooted {
+        fn now(&self) -> Duration {
+            self.0
+        }
+
+        fn boot_id(&self) -> String {
+            "another".to_owned()
+        }
+    }
+
+    #[test]
+    fn promise_outlives_the_boot_in_which_it_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = || AssignmentStore::open(dir.path().to_owned()).unwrap();
+        let facts = ServerFacts {
+            lease_ms: 5000,
+            ..ServerFacts::default()
+        };
+        store().write_server(&facts).unwrap();
+        let booted = |since| {
+            let clock = std::sync::Arc::new(Rebooted(Duration::from_secs(since)));
+            let witness = Witness::open(store(), clock, true);
+            witness.while_assigning(|hold| hold)
+        };
+        assert_eq!(booted(1), Duration::ZERO, "it promised nothing");
+        let first = opened(dir.path());
+        let until = KernelClock.now() + LEASE;
+        assert!(first.is_written(&mut first.state(), until, LEASE));
+        // It was given before the host started, by the longest lease there is.
+        assert_eq!(booted(1), 2 * LEASE - Duration::from_secs(1));
+        assert_eq!(booted(60), Duration::ZERO);
     }
 
     const LEASE: Duration = Duration::from_secs(5);
