@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use strata_testkit::pods::idle;
-use strata_testkit::v1::PodState;
 use strata_testkit::v1::server_message::Message;
+use strata_testkit::v1::{Assignment, PodState};
 use strata_testkit::{TEST_TIMEOUT, holds, wait_for};
 
 use crate::agent::fake_server::Conversation;
@@ -144,4 +144,49 @@ async fn instances_lost_in_a_reboot_wait_for_the_server() {
     server.assign(&run("web", idle("web", &world.image))).await;
     server.complete().await;
     server.becomes("web", PodState::Running).await;
+}
+
+/// It runs, as the same process, for this long.
+async fn runs_for(world: &World, time: Duration) {
+    let pid = world.node.pod("web").await.expect("it is there").process_id;
+    let begin = Instant::now();
+    wait_for("time to pass", TEST_TIMEOUT, async || {
+        let pod = world.node.pod("web").await.expect("it is there");
+        assert_eq!((pod.state(), pod.process_id), (PodState::Running, pid));
+        holds(begin.elapsed() > time)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_instance_that_becomes_exclusive_is_not_ended_by_a_lease_that_was_not_renewed() {
+    let lease = Duration::from_secs(3);
+    let mut world = world().await;
+    let server = world.server.next().await;
+    server.welcome_with(3000, true).await;
+    server.peers(&[("192.0.2.9", "10.42.9.0/24")]).await;
+    // The shim is sent a lease, and from the withdrawal on no other.
+    server
+        .assign(&run("first", idle("first", &world.image)))
+        .await;
+    server.becomes("first", PodState::Running).await;
+    server.withdraw("first").await;
+    server.becomes("first", PodState::Unspecified).await;
+    let available = Assignment {
+        available: true,
+        ..run("web", idle("web", &world.image))
+    };
+    server.assign(&available).await;
+    server.complete().await;
+    server.becomes("web", PodState::Running).await;
+    runs_for(&world, lease * 3 / 2).await;
+    let exclusive = Assignment {
+        available: false,
+        ..available
+    };
+    server.assign(&exclusive).await;
+    runs_for(&world, lease).await;
+    // It is under the lease.
+    world.server.beats(false);
+    world.node.pod_becomes("web", PodState::Stopped).await;
 }

@@ -93,6 +93,11 @@ impl Shim {
         };
         drop(fence);
         if changed && blocking(|| cgroup.exists()) {
+            if fenced {
+                // While nothing was under lease the shim was sent none of its
+                // renewals: it would end a cell by one that is long over.
+                self.renew()?;
+            }
             blocking(|| cgroup.set_fenced(fenced)).map_err(cgroup_error)?;
         }
         Ok(changed)
@@ -132,6 +137,16 @@ impl Shim {
         match shim.set_lease(lease, &self.cgroups.root()) {
             // It died, is stuck, or is of an earlier release. A new one is
             // handed the lease when it is started.
+            Err(InitError::Link(_)) => self.replace(&shim).map(drop),
+            set => set.map_err(|error| init_error(&error)),
+        }
+    }
+
+    /// Sends the shim the lease as it is. Blocks.
+    fn renew(&self) -> Result<()> {
+        let lease = lock(&self.fence).lease;
+        let shim = self.reach()?;
+        match blocking(|| shim.set_lease(lease, &self.cgroups.root())) {
             Err(InitError::Link(_)) => self.replace(&shim).map(drop),
             set => set.map_err(|error| init_error(&error)),
         }
