@@ -13,6 +13,7 @@ mod reports;
 mod restart;
 mod tunnel;
 mod vms;
+mod withdrawal;
 
 use fake_server::{Conversation, Server};
 use strata_testkit::images::busybox_layout;

@@ -308,23 +308,7 @@ impl FollowSession<'_> {
             }
             Some(Message::Assignment(assignment)) => self.assign(assignment),
             Some(Message::Withdrawal(withdrawal)) => {
-                let v1::Withdrawal {
-                    id,
-                    orphaned,
-                    epoch,
-                    kill,
-                } = withdrawal;
-                if let Some(told) = &mut self.told {
-                    told.remove(&id);
-                }
-                // Also one that the server places elsewhere, where another
-                // control plane assigned it: it must not run on, and what it
-                // has written is not this server's to destroy.
-                let instances = &context.instances;
-                match orphaned || instances.is_of_another(&id, &self.control_plane) {
-                    true => instances.orphan(&id),
-                    false => instances.withdraw(&id, epoch, kill),
-                }
+                self.withdraw(withdrawal);
                 Ok(())
             }
             Some(Message::Keep(v1::Keep { id })) => {
@@ -368,6 +352,26 @@ impl FollowSession<'_> {
             tracing::error!(%error, "message of the server not applied");
         }
         None
+    }
+
+    fn withdraw(&mut self, withdrawal: v1::Withdrawal) {
+        let v1::Withdrawal {
+            id,
+            orphaned,
+            epoch,
+            kill,
+        } = withdrawal;
+        if let Some(told) = &mut self.told {
+            told.remove(&id);
+        }
+        // Also one that the server places elsewhere, where another control plane
+        // assigned it: it must not run on, and what it has written is not this
+        // server's to destroy.
+        let instances = &self.context.instances;
+        match orphaned || instances.is_of_another(&id, &self.control_plane) {
+            true => instances.orphan(&id),
+            false => instances.withdraw(&id, epoch, kill),
+        }
     }
 
     fn assign(&mut self, assignment: v1::Assignment) -> Result<()> {
@@ -458,6 +462,11 @@ impl FollowSession<'_> {
             && let Err(error) = context.instances.follow_control_plane(&self.control_plane)
         {
             tracing::error!(%error, "control plane id not saved");
+        }
+        // Before the lease is extended: they may have been started elsewhere, and
+        // this may be the last message of this server.
+        for withdrawal in welcome.withdrawn {
+            self.withdraw(withdrawal);
         }
         let greeting = WelcomeInfo {
             lease_ms: welcome.lease_ms,

@@ -293,10 +293,22 @@ impl Instances {
         }
     }
 
-    /// Whether something is here that waits for the end of a promise.
+    /// Whether something is here that waits for the end of a promise. What runs
+    /// does not: a node that returned is assigned again what it has.
     pub(super) fn has_new(&self) -> bool {
         let now = Instant::now();
-        let waits = |one: &Arc<Instance>| one.state().hold_until.is_some_and(|until| until > now);
+        let runs = |unit: &UnitName| {
+            let seen = self.0.unit_runtime.look(unit);
+            seen.is_some_and(|seen| seen.state == PodState::Running && !seen.damaged)
+        };
+        let waits = |one: &Arc<Instance>| {
+            let unit = {
+                let state = one.state();
+                let held = state.hold_until.is_some_and(|until| until > now);
+                held.then(|| (state.going, state.assigned.unit_spec.unit()))
+            };
+            unit.is_some_and(|(going, unit)| going || !runs(&unit))
+        };
         self.table().values().any(waits)
     }
 

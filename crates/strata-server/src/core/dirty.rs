@@ -40,6 +40,11 @@ impl<T: Hash + Eq> Dirty<T> {
         self.retired.cancel();
     }
 
+    /// Whether another has taken over, for what outlives the reader's borrow.
+    pub(crate) fn retirement(&self) -> CancellationToken {
+        self.retired.clone()
+    }
+
     /// Waits until another has taken over.
     pub(crate) async fn retired(&self) {
         self.retired.cancelled().await;

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use strata_types::instance::{DesiredState, InstanceId, RunPolicy};
 
-use super::record::Node;
+use super::record::{Node, PendingRelease};
 use super::reports::NodeLoss;
 use super::tables::Versioned;
 use super::{Core, StateReason};
@@ -38,8 +38,12 @@ impl Core {
                 let Some(one) = tables.instances.get(id) else {
                     return true;
                 };
-                let stays = loss.witnessed && one.desired_state != DesiredState::Gone;
-                stays && one.leaves(node).is_some_and(|from| from.lost)
+                let goes_on = |from: &PendingRelease| match from.unleased {
+                    true => loss.silent,
+                    false => loss.witnessed,
+                };
+                let is_noted = |from: &PendingRelease| from.lost && goes_on(from);
+                one.desired_state != DesiredState::Gone && one.leaves(node).is_some_and(is_noted)
             };
             let leaving = leaving.into_iter().flatten().filter(|id| !is_done(id));
             let all = on.into_iter().flatten().chain(leaving);

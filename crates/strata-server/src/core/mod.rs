@@ -44,6 +44,7 @@ mod record;
 mod record_kinds_tests;
 mod reports;
 mod resource;
+mod returning;
 mod ring;
 mod roots;
 mod schedules;

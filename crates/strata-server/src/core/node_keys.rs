@@ -147,20 +147,24 @@ impl Core {
     fn may_still_run(&self, node: &Node) -> bool {
         let is_extended = node.witnesses.as_ref().is_some_and(|all| !all.is_empty());
         let is_proven = node.reported_down || node.declared_gone || node.unheard;
-        if is_proven || !(node.lease_waived || is_extended) {
+        if is_proven {
             return false;
         }
+        let has_lease_without_end = node.lease_waived || is_extended;
         let tables = self.tables();
         let on = tables.on_node.get(&node.name).into_iter().flatten();
         let leaving = tables.leaving.get(&node.name).into_iter().flatten();
         let records = on.chain(leaving).filter_map(|id| tables.instances.get(id));
         let mut exclusive = records.filter(|one| one.spec.placement.runs == RunPolicy::Exclusive);
         exclusive.any(|one| {
+            if one.leaves(&node.name).is_some_and(|from| from.unleased) {
+                return true;
+            }
             let is_here = one.node.as_deref() == Some(&*node.name);
             let is_stopped = is_here && one.state == InstanceState::Stopped;
             // Its next node started it after the end of the lease.
             let runs_elsewhere = !is_here && one.is_up();
-            !is_stopped && !runs_elsewhere
+            has_lease_without_end && !is_stopped && !runs_elsewhere
         })
     }
 

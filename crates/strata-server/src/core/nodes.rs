@@ -10,6 +10,7 @@ use strata_identity::CertificateId;
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::{InstanceId, Resources, RunPolicy};
 use strata_types::{Error, ErrorKind, Result, Role};
+use tokio_util::sync::CancellationToken;
 
 use super::certificates::{Certificates, Revoke};
 use super::commit::{WriteDecision, Writer};
@@ -573,18 +574,23 @@ impl Core {
     }
 
     /// A node confirms that what it runs is stopped when its lease ends, which is
-    /// this long, unless these witnesses extend it.
+    /// this long, unless these witnesses extend it. That is of the link that it
+    /// was confirmed on: the next may have narrowed the witnesses already.
     pub(crate) async fn hold_to_lease(
         &self,
         name: &str,
         lease: Duration,
         witnesses: Option<&BTreeSet<String>>,
+        retired: CancellationToken,
     ) -> Result<()> {
-        let rule = |now: &Node| Node {
-            lease_waived: false,
-            lease_ms: in_ms(lease),
-            witnesses: witnesses.cloned(),
-            ..now.clone()
+        let rule = |now: &Node| match retired.is_cancelled() {
+            true => now.clone(),
+            false => Node {
+                lease_waived: false,
+                lease_ms: in_ms(lease),
+                witnesses: witnesses.cloned(),
+                ..now.clone()
+            },
         };
         let any = Precondition::default();
         let changed = self.change_node_as(Writer::Leader, name, any, rule).await;

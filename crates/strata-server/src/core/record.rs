@@ -9,7 +9,9 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use strata_api::rest::NodeLimits;
-use strata_types::instance::{DesiredState, InstanceId, InstanceSpec, InstanceState, WorkloadId};
+use strata_types::instance::{
+    DesiredState, InstanceId, InstanceSpec, InstanceState, RunPolicy, WorkloadId,
+};
 use strata_types::pod::RestartPolicy;
 use strata_types::project::{ProjectDefaults, Quota};
 use strata_types::{Error, Label};
@@ -88,12 +90,12 @@ pub struct Instance {
     /// Of its project, as long as it is there.
     #[serde(default, skip_serializing_if = "is_never")]
     pub project_succeeds_at_ms: i64,
-    /// The principal that created it.
-    #[serde(default)]
     /// A caller who is limited to projects requested it: the volumes of nodes
     /// that are created for it have a size.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sized_volumes: bool,
+    /// The principal that created it.
+    #[serde(default)]
     pub owner: String,
     /// When, in Unix milliseconds.
     pub created_at_ms: i64,
@@ -124,6 +126,14 @@ pub struct PendingRelease {
     /// it: it may be assigned to those.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
+    /// It was *available* there: no lease ends it, so what is exclusive by now
+    /// waits for the node also while that is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unleased: bool,
+    /// The generation that the node had when it was lost; 0 where the placement
+    /// was over for another reason. The node has it again if it returns first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generation: u64,
 }
 
 /// A placement of another instance that ends so that there is room.
@@ -151,7 +161,18 @@ impl Instance {
     /// Whether the node it is on may be assigned it: nothing of it runs
     /// elsewhere.
     pub(crate) fn is_assignable(&self) -> bool {
-        self.leaving.iter().all(|from| from.lost)
+        self.leaving.iter().all(|from| self.may_start_beside(from))
+    }
+
+    /// Whether it may be assigned although this placement is not confirmed to be
+    /// over.
+    pub(crate) fn may_start_beside(&self, from: &PendingRelease) -> bool {
+        from.lost && (!from.unleased || self.is_available())
+    }
+
+    /// Whether two runs of it may overlap.
+    pub(crate) fn is_available(&self) -> bool {
+        self.spec.placement.runs == RunPolicy::Available
     }
 
     /// Its placement on a node that is not confirmed to be over.
@@ -174,20 +195,32 @@ impl Instance {
     /// Takes it off its node, which has to confirm that it is gone, unless it
     /// was never assigned there.
     pub(crate) fn leave_node(&mut self) {
+        self.leave_node_as(self.spec.placement.runs);
+    }
+
+    /// The same, where the node has it by an earlier specification.
+    pub(crate) fn leave_node_as(&mut self, runs: RunPolicy) {
         let was_assigned = self.may_be_assigned();
         let Some(node) = self.node.take() else {
             return;
         };
         if was_assigned {
-            self.note_leaving(node, false);
+            self.note_leaving(node, false, runs);
         }
     }
 
-    /// Records that it may still run on a node.
-    pub(crate) fn note_leaving(&mut self, node: String, lost: bool) {
+    /// Records that it may still run on a node, where it ran like this. What ran
+    /// there before by a lower promise may run there as well.
+    pub(crate) fn note_leaving(&mut self, node: String, lost: bool, runs: RunPolicy) {
+        let was_unleased = self.leaves(&node).is_some_and(|from| from.unleased);
         self.leaving.retain(|from| from.node != node);
-        let epoch = self.epoch;
-        self.leaving.push(PendingRelease { node, epoch, lost });
+        self.leaving.push(PendingRelease {
+            node,
+            epoch: self.epoch,
+            lost,
+            unleased: was_unleased || runs == RunPolicy::Available,
+            generation: 0,
+        });
     }
 
     /// Whether it runs on a node by this placement, or is not confirmed to have

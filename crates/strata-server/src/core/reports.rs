@@ -129,7 +129,7 @@ impl Core {
             // last one there is no placement.
             let possible = now.epoch.saturating_add(MAX_EPOCHS_BEHIND);
             next.epoch = next.epoch.max(epoch.min(possible));
-            next.note_leaving(node.to_owned(), false);
+            next.note_leaving(node.to_owned(), false, RunPolicy::Exclusive);
             Ok(WriteDecision::put(next))
         })
         .await
@@ -174,8 +174,11 @@ impl Core {
             let record = tables.nodes.get(node);
             record.and_then(|node| node.witnesses.clone())
         });
-        let witnesses = witnesses.map(Option::unwrap_or_default);
-        let rule = |now: &Versioned<Instance>| Ok(failed_over(now, node, why, witnesses.as_ref()));
+        let remains = Remains {
+            witnesses: witnesses.map(Option::unwrap_or_default),
+            unleased: loss.silent && self.confirms(node),
+        };
+        let rule = |now: &Versioned<Instance>| Ok(failed_over(now, node, why, &remains));
         let key = keys::node(node);
         let condition = |change: Transaction| {
             self.is_still(loss).then(|| match loss.revision {
@@ -259,28 +262,39 @@ pub(super) fn without_node(mut next: Instance) -> WriteDecision<Instance> {
     }
 }
 
-/// What follows from the loss of a node, which has these witnesses, if any.
+/// What may still run on a lost node.
+#[derive(Debug, Default)]
+struct Remains {
+    /// What has a lease, as long as all of these extend it.
+    witnesses: Option<BTreeSet<String>>,
+    /// What has none, until the node confirms that it is gone.
+    unleased: bool,
+}
+
+/// What follows from the loss of a node, where this may still run.
 fn failed_over(
     now: &Instance,
     node: &str,
     why: &StateReason,
-    witnesses: Option<&BTreeSet<String>>,
+    remains: &Remains,
 ) -> WriteDecision<Instance> {
-    let is_exclusive = now.spec.placement.runs == RunPolicy::Exclusive;
-    let witnesses = witnesses.filter(|_| is_exclusive);
+    let leaves = now.leaves(node);
+    let was_unleased = leaves.is_some_and(|from| from.unleased);
+    let unleased = remains.unleased && (now.is_available() || was_unleased);
+    let witnesses = remains.witnesses.as_ref();
+    let witnesses = witnesses.filter(|_| !now.is_available());
     let witnessed = witnesses.is_some();
     let was_assigned = now.may_be_assigned();
-    let leaves = now.leaves(node);
     if now.node.as_deref() != Some(node) {
         return match leaves {
             // Of what is deleted nothing is started elsewhere, and the node is
             // sent a withdrawal when it is back.
             Some(_) if now.desired_state == DesiredState::Gone => confirm_left(now, node),
-            Some(from) if witnessed && from.lost => WriteDecision::Keep,
-            Some(_) if witnessed => {
+            Some(from) if (witnessed || unleased) && from.lost => WriteDecision::Keep,
+            Some(_) if witnessed || unleased => {
                 // It was placed while this node was to confirm its end. Now only
                 // the witnesses know when the lease there is over.
-                let knows = |at: &String| witnesses.is_some_and(|names| names.contains(at));
+                let knows = |at: &String| witnesses.is_none_or(|names| names.contains(at));
                 let mut next = match now.node.as_ref().is_none_or(knows) {
                     true => now.clone(),
                     false => evict(now, why, true),
@@ -302,8 +316,12 @@ fn failed_over(
     }
     let mut next = unassign(now, why);
     next.leaving.retain(|from| from.node != node);
-    if witnessed && (was_assigned || leaves.is_some()) {
-        next.note_leaving(node.to_owned(), true);
+    if (witnessed || unleased) && (was_assigned || leaves.is_some()) {
+        next.leaving.extend(leaves.cloned());
+        next.note_leaving(node.to_owned(), true, now.spec.placement.runs);
+        if let (None, Some(from)) = (leaves, next.leaving.last_mut()) {
+            from.generation = now.generation;
+        }
     }
     WriteDecision::put(next)
 }

@@ -251,7 +251,7 @@ fn replace(next: &mut Instance, before: &Instance, why: &str, confirms: bool) {
     let (old, new) = (place(&before.spec), place(&next.spec));
     if old != new || before.node.is_none() {
         match confirms {
-            true => next.leave_node(),
+            true => next.leave_node_as(before.spec.placement.runs),
             false => next.node = None,
         }
         next.address = None;

@@ -130,6 +130,7 @@ impl AssignmentsApi {
             held: BTreeSet::new(),
             assigns_after_inventory: false,
             incomplete: false,
+            retired: CancellationToken::new(),
         };
         let inbound = Inbound {
             from_node,
@@ -193,6 +194,19 @@ impl Assignments for AssignmentsApi {
         };
         Ok(Response::new(Box::pin(answer)))
     }
+}
+
+/// Whether an instance that is not this node's may be started without waiting
+/// for this node: then it is given no time to end there.
+fn may_start_elsewhere(one: &Instance, node: &str) -> bool {
+    let is_elsewhere = one.node.as_ref().is_some_and(|at| at != node);
+    let left = one.leaves(node);
+    let is_lost_here = left.is_some_and(|from| one.may_start_beside(from));
+    // Placed later on a node that may have it, and knows of no reason to wait
+    // for this one but its own promise.
+    let later = |epoch: u64| one.leaving.iter().any(|from| from.epoch > epoch);
+    let was_elsewhere = left.is_some_and(|from| later(from.epoch));
+    is_lost_here || was_elsewhere || (is_elsewhere && one.is_assignable())
 }
 
 /// Whether something runs in this state, or is about to again.
@@ -286,6 +300,8 @@ struct Link {
     assigns_after_inventory: bool,
     /// It was not told yet that it has all.
     incomplete: bool,
+    /// The node has opened another link.
+    retired: CancellationToken,
 }
 
 /// How a node is listened to.
@@ -385,6 +401,7 @@ impl Link {
         self.core.live().clear_unknown(&self.name);
         let subscriptions = self.core.subscriptions();
         let dirty = subscriptions.link(&self.name);
+        self.retired = dirty.retirement();
         let names = subscriptions.names(&self.name);
         let peers = subscriptions.peers(&self.name);
         let sent = PendingChanges {
@@ -574,6 +591,10 @@ impl Link {
         facts.served_at = Some(self.core.served_at(self.server));
         let node = self.core.update_node_facts(&self.name, &facts).await?;
         warn_of_requested(&node);
+        // It is ready, so nothing more is moved off it; and from its Welcome on
+        // what it runs has a lease again.
+        self.core.resume_placements(&self.name).await?;
+        let withdrawn = self.withdrawn();
         let welcome = v1::Welcome {
             subnet: node.subnet.clone(),
             range: self.core.range().to_string(),
@@ -583,6 +604,7 @@ impl Link {
             servers: self.core.servers().await,
             term: self.core.term(),
             control_plane: self.core.run_id().await?,
+            withdrawn,
         };
         leading(&self.core)?;
         self.send(server_message::Message::Welcome(welcome)).await?;
@@ -797,14 +819,25 @@ impl Link {
         Ok(())
     }
 
+    /// What the node may run, and another one may start or has started.
+    fn withdrawn(&self) -> Vec<v1::Withdrawal> {
+        let tables = self.core.tables();
+        let left = tables.leaving.get(&self.name).into_iter().flatten();
+        let records = left.filter_map(|id| tables.instances.get(id));
+        let started = records.filter(|one| may_start_elsewhere(one, &self.name));
+        let withdrawn = started.map(|one| v1::Withdrawal {
+            id: one.id.to_string(),
+            orphaned: false,
+            epoch: one.epoch,
+            kill: true,
+        });
+        withdrawn.collect()
+    }
+
     /// Takes an instance off the node, of this placement or an earlier one.
     async fn withdraw(&self, id: &InstanceId, orphaned: bool, epoch: u64) -> Result<(), End> {
         let record = self.core.tables().instances.get(id).cloned();
-        let elsewhere = |one: &Instance| {
-            let is_here = |node: &String| *node == self.name;
-            one.node.as_ref().is_some_and(|node| !is_here(node)) && one.is_assignable()
-        };
-        let kill = record.is_some_and(|one| elsewhere(&one));
+        let kill = record.is_some_and(|one| may_start_elsewhere(&one, &self.name));
         let id = id.to_string();
         let withdrawal = v1::Withdrawal {
             id,
@@ -905,7 +938,7 @@ impl Link {
                     let witnesses = self.witnesses.as_ref();
                     let lease = self.core.settings().lease;
                     self.core
-                        .hold_to_lease(&self.name, lease, witnesses)
+                        .hold_to_lease(&self.name, lease, witnesses, self.retired.clone())
                         .await?;
                 }
                 Ok(())
@@ -958,6 +991,7 @@ impl Link {
         let node = self.core.node(&self.name);
         if node.is_ok_and(|node| lost(&node) || other(&node)) {
             self.core.update_node_facts(&self.name, &facts).await?;
+            self.core.resume_placements(&self.name).await?;
         }
         Ok(())
     }

@@ -228,7 +228,10 @@ impl FleetCache {
 /// Where an instance may go that was on nodes which are lost: their lease may be
 /// extended by their witnesses, so only those know that it has ended.
 fn where_known(core: &Core, record: &Instance) -> Vec<Constraint> {
-    let lost = record.leaving.iter().filter(|from| from.lost);
+    // What has no lease there is not known to have ended by any of them: it may
+    // overlap, or is waited for.
+    let lost = record.leaving.iter();
+    let lost = lost.filter(|from| from.lost && !from.unleased);
     let tables = core.tables();
     let known = lost.filter_map(|from| match tables.nodes.get(&from.node) {
         Some(node) => node.witnesses.clone(),

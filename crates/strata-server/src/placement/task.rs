@@ -278,7 +278,8 @@ impl Task {
             let mut next = record.record.clone();
             next.place_on(&node);
             next.after = self.evictions_awaited(&plan, placement, record);
-            let leaving = record.leaving.iter().find(|from| !from.lost);
+            let mut leaving = record.leaving.iter();
+            let leaving = leaving.find(|from| !record.may_start_beside(from));
             let first = match (leaving, next.after.is_empty()) {
                 (Some(leaving), _) => format!(", once it has ended on {}", leaving.node),
                 (None, false) => ", once what makes room for it has ended there".into(),

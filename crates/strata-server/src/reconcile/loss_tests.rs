@@ -234,7 +234,9 @@ async fn instance_that_waits_for_a_node_moves_to_its_witnesses_once_that_is_lost
     // Its lease may be extended by n3, which then starts nothing; n2 is no
     // witness of it.
     let witnesses = ["n3".to_owned()].into();
-    let held = world.core.hold_to_lease("n1", LEASE, Some(&witnesses));
+    let held = world
+        .core
+        .hold_to_lease("n1", LEASE, Some(&witnesses), open_link());
     held.await.unwrap();
     let lost = world.lose("n1").await;
     world.node("n2").await;
@@ -298,6 +300,11 @@ fn loss(node: &Versioned<crate::core::Node>) -> NodeLoss {
         silent: true,
         witnessed: false,
     }
+}
+
+/// The node has no later link.
+fn open_link() -> CancellationToken {
+    CancellationToken::new()
 }
 
 fn why() -> StateReason {
@@ -403,7 +410,10 @@ async fn node_that_may_still_run_instances_is_not_replaced() {
     world.lose("n1").await;
     assert!(!may_join(), "its lease was waived");
     let peers = BTreeSet::from(["n2".to_owned()]);
-    let held = world.core.hold_to_lease("n1", LEASE, Some(&peers)).await;
+    let held = world
+        .core
+        .hold_to_lease("n1", LEASE, Some(&peers), open_link())
+        .await;
     held.unwrap();
     assert!(!may_join(), "n2 may have extended its lease");
     world.core.live().alive("n2");
@@ -445,7 +455,10 @@ async fn instance_of_a_backup_is_rescheduled_only_after_both_of_its_nodes_have_e
         match is_lost {
             true => {
                 let peers = BTreeSet::from(["n2".to_owned()]);
-                let held = world.core.hold_to_lease("n1", LEASE, Some(&peers)).await;
+                let held = world
+                    .core
+                    .hold_to_lease("n1", LEASE, Some(&peers), open_link())
+                    .await;
                 held.unwrap();
                 world.lose("n1").await;
                 world.core.live().alive("n2");
@@ -633,7 +646,9 @@ async fn exclusive_instance_of_a_node_removed_at_once_waits_for_the_end_of_its_l
         world.node(node).await;
     }
     let witnesses = BTreeSet::from(["n2".to_owned()]);
-    let held = world.core.hold_to_lease("n1", LEASE, Some(&witnesses));
+    let held = world
+        .core
+        .hold_to_lease("n1", LEASE, Some(&witnesses), open_link());
     held.await.unwrap();
     let web = world.create("web", spec(0, RunPolicy::Exclusive)).await;
     world.place(&web, "n1").await;
@@ -682,7 +697,10 @@ async fn node_has_the_longest_lease_that_it_may_hold() {
         NodeCondition::Ready
     );
     let none = BTreeSet::new();
-    let held = world.core.hold_to_lease("n1", LEASE, Some(&none)).await;
+    let held = world
+        .core
+        .hold_to_lease("n1", LEASE, Some(&none), open_link())
+        .await;
     held.unwrap();
     tokio::time::sleep(2 * LEASE).await;
     world.core.live().alive("n2");
@@ -828,4 +846,124 @@ async fn server_whose_tables_lag_behind_does_not_lead() {
     within(false).await.expect("it gives it up for another");
     assert_eq!(world.core.lead(), Lead::Following(None));
     tasks.shutdown().cancel();
+}
+
+/// `web` was on n1, which is lost and may be kept running by n2.
+async fn unplaced_by_a_loss(runs: RunPolicy) -> (World, InstanceId) {
+    let world = world().await;
+    for node in ["n1", "n2"] {
+        world.node(node).await;
+    }
+    let web = world.create("web", spec(0, runs)).await;
+    world.place(&web, "n1").await;
+    let witnesses = ["n2".to_owned()].into();
+    let held = world
+        .core
+        .hold_to_lease("n1", LEASE, Some(&witnesses), open_link());
+    held.await.unwrap();
+    world.lose("n1").await;
+    world.core.live().alive("n2");
+    reconcile(&world.core, &mut State::default()).await;
+    let now = world.get(&web);
+    assert_eq!((now.node.as_deref(), leaving(&now)), (None, vec!["n1"]));
+    assert!(now.is_assignable());
+    (world, web)
+}
+
+#[tokio::test]
+async fn node_that_is_back_has_again_what_was_placed_nowhere() {
+    let (world, web) = unplaced_by_a_loss(RunPolicy::Exclusive).await;
+    let epoch = world.get(&web).epoch;
+    world.is_back("n1").await;
+    world.core.resume_placements("n1").await.unwrap();
+    let now = world.get(&web);
+    assert_eq!((now.node.as_deref(), now.epoch), (Some("n1"), epoch + 1));
+    assert_eq!(leaving(&now), Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn what_a_node_that_is_back_may_not_keep_waits_for_its_confirmation() {
+    // It is drained.
+    let (world, web) = unplaced_by_a_loss(RunPolicy::Exclusive).await;
+    world.core.drain_node(&admin(), "n1", true).await.unwrap();
+    // It is changed.
+    let (changed, other) = unplaced_by_a_loss(RunPolicy::Exclusive).await;
+    let change = InstanceUpdate {
+        spec: Some(spec(200, RunPolicy::Exclusive)),
+        ..InstanceUpdate::default()
+    };
+    let (admin, any) = (admin(), Precondition::default());
+    let update = changed.core.update_instance(&admin, &other, change, any);
+    update.await.unwrap();
+    // It was placed elsewhere meanwhile, where it is not any more.
+    let (moved, third) = unplaced_by_a_loss(RunPolicy::Exclusive).await;
+    let mut next = moved.get(&third).record.clone();
+    next.place_on("n2");
+    next.node = None;
+    let put = Transaction::new().put(keys::instance(&third), crate::core::encode(&next).unwrap());
+    moved.core.commit(put).await.unwrap();
+    for (world, id) in [(world, web), (changed, other), (moved, third)] {
+        world.is_back("n1").await;
+        world.core.resume_placements("n1").await.unwrap();
+        let now = world.get(&id);
+        assert_eq!((now.node.as_deref(), leaving(&now)), (None, vec!["n1"]));
+        assert!(!now.is_assignable(), "n1 may run it: {now:?}");
+        world.gone("n1", &id, now.epoch).await;
+        assert!(world.get(&id).is_assignable());
+    }
+}
+
+#[tokio::test]
+async fn available_instance_that_becomes_exclusive_waits_for_a_lost_node() {
+    for witnessed in [true, false] {
+        let (world, web) = unplaced_by_a_loss(RunPolicy::Available).await;
+        if !witnessed {
+            let held = world.core.hold_to_lease("n1", LEASE, None, open_link());
+            held.await.unwrap();
+        }
+        world.place(&web, "n2").await;
+        let epoch = world.get(&web).epoch;
+        let change = InstanceUpdate {
+            spec: Some(spec(0, RunPolicy::Exclusive)),
+            ..InstanceUpdate::default()
+        };
+        let (admin, any) = (admin(), Precondition::default());
+        let changed = world.core.update_instance(&admin, &web, change, any);
+        changed.await.unwrap();
+        world.gone("n2", &web, epoch).await;
+        world.place(&web, "n2").await;
+        for _ in 0..3 {
+            world.core.live().alive("n2");
+            reconcile(&world.core, &mut State::default()).await;
+            let now = world.get(&web);
+            assert_eq!(leaving(&now), ["n1"]);
+            assert!(!now.is_assignable(), "no lease ends it there: {now:?}");
+        }
+        // A person declares that nothing runs there.
+        world.core.declare_node_gone("n1").await.unwrap();
+        reconcile(&world.core, &mut State::default()).await;
+        assert!(world.get(&web).is_assignable());
+    }
+}
+
+#[tokio::test]
+async fn lease_confirmed_on_a_link_that_was_replaced_changes_nothing() {
+    let world = world().await;
+    world.node("n1").await;
+    world
+        .core
+        .narrow_witnesses("n1", &BTreeSet::new())
+        .await
+        .unwrap();
+    let replaced = CancellationToken::new();
+    replaced.cancel();
+    let witnesses = ["n2".to_owned()].into();
+    let held = world
+        .core
+        .hold_to_lease("n1", LEASE, Some(&witnesses), replaced);
+    held.await.unwrap();
+    assert_eq!(
+        world.core.node("n1").unwrap().witnesses,
+        Some(BTreeSet::new())
+    );
 }

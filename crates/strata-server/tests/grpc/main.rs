@@ -7,4 +7,5 @@ mod hostile_node;
 mod identity;
 mod nodes;
 mod restored;
+mod returning;
 mod world;

@@ -56,6 +56,7 @@ pub(crate) fn hello() -> Hello {
 pub(crate) struct Link {
     pub(crate) to_server: mpsc::Sender<NodeMessage>,
     pub(crate) from_server: Streaming<ServerMessage>,
+    pub(crate) welcome: v1::Welcome,
 }
 
 impl Link {
@@ -100,10 +101,11 @@ pub(crate) async fn follow_as(
     let first = tokio::time::timeout(WAIT_TIMEOUT, from_server.message()).await;
     match first.expect("an answer comes")? {
         Some(ServerMessage {
-            message: Some(server_message::Message::Welcome(_)),
+            message: Some(server_message::Message::Welcome(welcome)),
         }) => Ok(Link {
             to_server,
             from_server,
+            welcome,
         }),
         other => panic!("not a welcome: {other:?}"),
     }
