@@ -241,6 +241,11 @@ fn meters(rules: &mut Socket, config: &NetworkConfig) -> Meters {
             "the kernel does not count connections (CONFIG_NFT_CONNLIMIT): one pod can fill the \
              table in which it tracks those of all"
         );
+    } else if meters.all_connections.is_none() {
+        tracing::warn!(
+            "the kernel does not count connections in groups (CONFIG_NFT_HASH): all pods together \
+             can fill the table in which it tracks those of the host"
+        );
     }
     if !meters.rates {
         tracing::warn!(
