@@ -7,7 +7,8 @@ use strata_testkit::cluster::TEST_TIMEOUT;
 use strata_testkit::serde_json::json;
 use strata_testkit::{Ledger, boot_time, holds, rounds, wait_for};
 
-use super::{cluster, failover, node_of, pass};
+use super::returning_nodes::{find_server, lose_server};
+use super::{FAILOVER, cluster, failover, node_of, pass};
 
 /// What the instances of an outage are called, one for each node.
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -89,15 +90,10 @@ async fn node_that_alone_does_not_hear_its_server_is_refused_by_peers_that_do() 
     let begin = boot_time();
     let server = cluster.plug.address.to_string();
     let network = cluster.nodes[at].network();
-    let drop = format!(
-        "add table inet away; \
-         add chain inet away out {{ type filter hook output priority -400; }}; \
-         add rule inet away out ip daddr {server} drop"
-    );
-    network.run(["nft", &drop]);
+    lose_server(network, &server);
     failover(&ledger, "web", begin, 5).await;
     pass(Duration::from_secs(3)).await;
-    network.run(["nft", "delete", "table", "inet", "away"]);
+    find_server(network);
     cluster.settles(&["id-web"], &[]).await;
     ledger.assert_exclusive(&["web"]);
     assert_eq!(ledger.runs("web").len(), 2);
@@ -105,14 +101,18 @@ async fn node_that_alone_does_not_hear_its_server_is_refused_by_peers_that_do() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn available_instance_goes_on_when_its_node_is_cut_off() {
-    let cluster = cluster(5, 2).await;
+    const LEASE: u64 = 5;
+    let cluster = cluster(LEASE, 2).await;
     let ledger = Ledger::new();
     let available = json!({ "placement": { "runs": "available" } });
     let first = ledger.create(&cluster, "web", available).await;
     let at = node_of(&cluster, "web").await;
     pass(Duration::from_secs(2)).await;
+    let fault = boot_time();
     cluster.cut(at);
-    ledger.run("web", 2).await;
+    let second = failover(&ledger, "web", fault, LEASE).await;
+    let took = second.first.saturating_sub(fault);
+    assert!(took <= Duration::from_secs(LEASE) + FAILOVER, "{took:?}");
     let begin = boot_time();
     wait_for("both to run side by side", TEST_TIMEOUT, async || {
         let runs = ledger.runs("web");
@@ -128,7 +128,11 @@ async fn available_instance_goes_on_when_its_node_is_cut_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_way_partition_causes_no_second_run() {
-    let cluster = cluster(5, 2).await;
+    one_way_partition(5).await;
+}
+
+pub(super) async fn one_way_partition(lease: u64) {
+    let cluster = cluster(lease, 2).await;
     let ledger = Ledger::new();
     ledger.create(&cluster, "web", json!({})).await;
     for deaf in [true, false] {

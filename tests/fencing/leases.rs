@@ -11,7 +11,7 @@ use super::{FAILOVER, STRATA, cluster, failover, node_of, pass};
 
 /// What is done to a node so that its server hears nothing more.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(super) enum Fault {
     Killed,
     /// And the shim with it, which holds the lease.
     KilledWithShim,
@@ -21,7 +21,7 @@ enum Fault {
 
 /// Runs an instance, does something to its node, waits until it runs elsewhere,
 /// brings the node back, and looks at the ledger of the whole run.
-async fn exclusive_through(fault: Fault, lease: u64) {
+pub(super) async fn exclusive_through(fault: Fault, lease: u64) {
     let mut cluster = cluster(lease, 2).await;
     let ledger = Ledger::new();
     ledger.create(&cluster, "web", json!({})).await;
@@ -128,7 +128,11 @@ async fn node_that_is_cut_off_leaves_no_second_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn daemon_restarted_again_and_again_does_not_stretch_its_lease() {
-    let mut cluster = cluster(10, 2).await;
+    restarts(10).await;
+}
+
+pub(super) async fn restarts(lease: u64) {
+    let mut cluster = cluster(lease, 2).await;
     let ledger = Ledger::new();
     ledger.create(&cluster, "web", json!({})).await;
     let at = node_of(&cluster, "web").await;
@@ -140,7 +144,7 @@ async fn daemon_restarted_again_and_again_does_not_stretch_its_lease() {
         cluster.nodes[at].daemon.restart().await;
         pass(Duration::from_secs(2)).await;
     }
-    failover(&ledger, "web", begin, 10).await;
+    failover(&ledger, "web", begin, lease).await;
     for _ in 0..2 {
         cluster.nodes[at].daemon.kill();
         cluster.nodes[at].daemon.restart().await;
@@ -154,10 +158,14 @@ async fn daemon_restarted_again_and_again_does_not_stretch_its_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_disk_does_not_keep_a_node_from_stopping() {
+    full_disk(5).await;
+}
+
+pub(super) async fn full_disk(lease: u64) {
     let disk = SmallDisk::new(192 << 20);
-    let config = "[scheduler]\nlease_seconds = 5\npolicy = \"spread\"\n";
+    let config = format!("[scheduler]\nlease_seconds = {lease}\npolicy = \"spread\"\n");
     let mut cluster = Cluster::build(STRATA)
-        .server_config(config)
+        .server_config(&config)
         .nodes(1)
         .start()
         .await;
@@ -171,7 +179,7 @@ async fn full_disk_does_not_keep_a_node_from_stopping() {
     let filling = disk.fill_but(0);
     let begin = boot_time();
     cluster.cut(1);
-    failover(&ledger, "web", begin, 5).await;
+    failover(&ledger, "web", begin, lease).await;
     pass(Duration::from_secs(2)).await;
     ledger.assert_exclusive(&["web"]);
     std::fs::remove_file(filling).unwrap();

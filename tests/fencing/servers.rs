@@ -67,7 +67,11 @@ async fn servers(lease: u64) -> Option<Servers> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_find_the_server_that_leads_next_and_go_on() {
-    let Some(mut world) = servers(10).await else {
+    next_leader(10).await;
+}
+
+pub(super) async fn next_leader(lease: u64) {
+    let Some(mut world) = servers(lease).await else {
         return;
     };
     let ledger = Ledger::new();
@@ -129,7 +133,11 @@ async fn reads_are_refused(cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paused_leader_runs_nothing_on_nodes_that_follow_another() {
-    let Some(world) = servers(10).await else {
+    paused_leader(10).await;
+}
+
+pub(super) async fn paused_leader(lease: u64) {
+    let Some(world) = servers(lease).await else {
         return;
     };
     let ledger = Ledger::new();
@@ -163,7 +171,11 @@ async fn paused_leader_runs_nothing_on_nodes_that_follow_another() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_etcd_stops_nothing() {
-    let Some(world) = servers(5).await else {
+    frozen_etcd(5).await;
+}
+
+pub(super) async fn frozen_etcd(lease: u64) {
+    let Some(world) = servers(lease).await else {
         return;
     };
     let ledger = Ledger::new();
