@@ -183,7 +183,7 @@ impl Drop for Lock {
         if let Some(name) = held
             && let Err(error) = self.refresher.store.remove(FileKind::Locks, &name)
         {
-            tracing::warn!(error = %strata_types::chain(&error), "repository lock not removed");
+            tracing::warn!(lock = name.to_string(), error = %strata_types::chain(&error), "repository lock not removed");
         }
     }
 }
