@@ -205,8 +205,7 @@ fn versions(view: &View<'_>) -> Option<String> {
 
 fn pods(seen: &Observed) -> Option<String> {
     let names: Vec<_> = seen.broken_pods.iter().map(String::as_str).collect();
-    (!names.is_empty())
-        .then(|| format!("{} not running; check: kubectl describe", list(&names)))
+    (!names.is_empty()).then(|| format!("{} not running; check: kubectl describe", list(&names)))
 }
 
 /// Nodes that are not ready and whose machine is not of this cluster.
