@@ -23,17 +23,7 @@ use crate::progress::Phase;
 use crate::rate_limiter::RateLimiter;
 use crate::session::Session;
 use crate::store::{FileKind, StoredFile};
-use crate::verified_packs::VerifiedPacks;
-
-/// Which packs are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RepairScope {
-    All,
-    /// Those that changed since they were last found to be good, where the
-    /// store can report it, and of a directory some of those that were found to
-    /// be good longest ago. Snapshots are left where they are.
-    Changed,
-}
+use crate::verified_packs::{RepairScope, VerifiedPacks};
 
 /// What a repair found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

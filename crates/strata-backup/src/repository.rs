@@ -12,10 +12,11 @@ use crate::gate::Gate;
 use crate::key_cache::KeyCache;
 use crate::progress::{Progress, Reporter, Silent};
 use crate::prune::{self, Pruned};
-use crate::repair::{self, RepairScope, Repaired};
+use crate::repair::{self, Repaired};
 use crate::restore::{self, RestoreOptions, Restored};
 use crate::retention::PrunePlan;
 use crate::session::Session;
+use crate::verified_packs::RepairScope;
 use crate::verify::{self, Verified};
 use crate::{snapshot, store};
 

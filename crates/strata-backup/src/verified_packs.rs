@@ -10,8 +10,17 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::repair::RepairScope;
 use crate::store::StoredFile;
+
+/// Which packs are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairScope {
+    All,
+    /// Those that changed since they were last found to be good, where the
+    /// store can report it, and of a directory some of those that were found to
+    /// be good longest ago. Snapshots are left where they are.
+    Changed,
+}
 
 /// A pack that was verified more recently is not read again.
 const FRESH_MS: i64 = 7 * 24 * 3600 * 1000;
