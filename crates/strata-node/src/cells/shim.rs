@@ -142,9 +142,14 @@ impl Shim {
         }
     }
 
-    /// Sends the shim the lease as it is. Blocks.
+    /// Sends the shim the lease as it is, where one is known. Right after a start
+    /// without a shim none is: a new shim would take that for a lease that is
+    /// over, and end what ran on. It is started when the lease is read. Blocks.
     fn renew(&self) -> Result<()> {
         let lease = lock(&self.fence).lease;
+        if lease == Lease::Unset {
+            return Ok(());
+        }
         let shim = self.reach()?;
         match blocking(|| shim.set_lease(lease, &self.cgroups.root())) {
             Err(InitError::Link(_)) => self.replace(&shim).map(drop),
