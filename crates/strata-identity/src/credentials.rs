@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fmt, io};
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _};
@@ -22,8 +23,9 @@ const CA: &str = "ca.crt";
 const CERTIFICATE: &str = "client.crt";
 const STAGED: &str = "client.crt.next";
 const KEY: &str = "client.key";
-/// Reads of files that another process keeps replacing meanwhile.
-const MAX_READS: usize = 16;
+/// Reads of files that another process replaces meanwhile.
+const MAX_READS: usize = 40;
+const READ_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A private key in PEM. Printing it shows nothing.
 #[derive(Clone)]
@@ -111,13 +113,11 @@ impl Credentials {
 
     /// Reads what [`Credentials::write`] wrote, and completes it where it was
     /// interrupted. The files are replaced one by one: those of two pairs are
-    /// read again, as long as a write is under way.
+    /// read again, since a write may be under way.
     pub fn read(directory: &Path) -> Result<Self, CredentialsError> {
-        let key = directory.join(KEY);
         for _ in 1..MAX_READS {
-            let before = files::read_private(&key)?;
             match Self::read_once(directory) {
-                Err(CredentialsError::Mismatch) if before != files::read_private(&key)? => {}
+                Err(CredentialsError::Mismatch) => std::thread::sleep(READ_INTERVAL),
                 read => return read,
             }
         }

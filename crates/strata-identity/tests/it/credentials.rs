@@ -123,8 +123,7 @@ fn an_exchange_that_fails_leaves_the_old_certificate_in_use() {
 #[test]
 fn credentials_are_read_as_a_pair_while_they_are_replaced() {
     let world = World::new();
-    let pairs = [world.issue(), world.issue()];
-    pairs[0].write(&world.client()).unwrap();
+    world.issue().write(&world.client()).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -135,8 +134,8 @@ fn credentials_are_read_as_a_pair_while_they_are_replaced() {
             }
             reads
         });
-        for round in 0..200 {
-            pairs[round % 2].write(&world.client()).unwrap();
+        for _ in 0..100 {
+            world.issue().write(&world.client()).unwrap();
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(reader.join().unwrap() > 0);
