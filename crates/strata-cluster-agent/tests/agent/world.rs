@@ -93,6 +93,8 @@ impl Namespace {
         self.run(|| {
             let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
             stream.set_read_timeout(Some(TEST_TIMEOUT))?;
+            // Clients begin, as those of an API server do.
+            stream.write_all(b"?")?;
             let mut said = String::new();
             stream.read_to_string(&mut said)?;
             Ok(said)
@@ -105,13 +107,16 @@ impl Namespace {
         self.run(|| TcpStream::connect_timeout(&to, Duration::from_millis(300)).is_err())
     }
 
-    /// Answers every client with its address, until dropped.
+    /// Answers every client that sends something with its address, until dropped.
     pub(crate) fn serve(&self, port: u16) -> Server {
         let listener = self.run(|| TcpListener::bind(("0.0.0.0", port)).unwrap());
         let stop = Arc::new(OwnedFd::from(listener.try_clone().unwrap()));
         let thread = std::thread::spawn(move || {
             while let Ok((mut stream, from)) = listener.accept() {
-                let _ = write!(stream, "{}", from.ip());
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+                if stream.read(&mut [0]).is_ok_and(|length| length > 0) {
+                    let _ = write!(stream, "{}", from.ip());
+                }
             }
         });
         Server {
