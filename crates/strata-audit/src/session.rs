@@ -181,7 +181,7 @@ fn append(
 fn bounded(words: &[String]) -> (Vec<String>, bool) {
     let mut left = COMMAND_BYTES;
     let mut kept = Vec::new();
-    for word in words {
+    for (index, word) in words.iter().enumerate() {
         // A word costs a place even when it is empty.
         if word.len() < left {
             left -= word.len() + 1;
@@ -189,8 +189,10 @@ fn bounded(words: &[String]) -> (Vec<String>, bool) {
             continue;
         }
         let end = (0..=left).rev().find(|at| word.is_char_boundary(*at));
-        kept.push(word[..end.unwrap_or(0)].to_owned());
-        return (kept, true);
+        let end = end.unwrap_or(0);
+        kept.push(word[..end].to_owned());
+        let is_whole = end == word.len() && index + 1 == words.len();
+        return (kept, !is_whole);
     }
     (kept, false)
 }
@@ -279,6 +281,8 @@ mod tests {
         let many = vec![String::new(); 1 << 20];
         let (kept, truncated) = bounded(&many);
         assert!(truncated && kept.len() <= COMMAND_BYTES + 1);
+        let exact = vec!["echo".to_owned(), "a".repeat(COMMAND_BYTES - 5)];
+        assert_eq!(bounded(&exact), (exact.clone(), false));
         let all = ["sh".to_owned(), "-c".to_owned(), "exit 3".to_owned()];
         assert_eq!(bounded(&all), (all.to_vec(), false));
     }
