@@ -3,9 +3,9 @@
 //! burst and a rate; what is beyond is counted, and the next line that is
 //! written says how many there were.
 //!
-//! A caller with a credential has both for itself alone. Addresses share places,
-//! and one who has many addresses takes all of them: that must not hide what
-//! somebody with a credential was refused.
+//! A caller with a credential has a burst and a rate of its own. Addresses share
+//! places, and a client with many addresses takes all of them: that must not
+//! hide the refusals of authenticated callers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -14,9 +14,9 @@
 //! Everything is requested of the kernel directly, by netlink; no program is
 //! run. All names on the host begin with `st-<tag>-` (interfaces) or are
 //! `strata-<tag>` (the nftables table), so runs live side by side and each can
-//! be taken away completely, by [`Network::remove`], also when its daemon has
-//! died. Nothing else of the host is touched but forwarding of uplinks where it
-//! is off, which is put back.
+//! be removed completely, by [`Network::remove`], also when its daemon has
+//! died. Nothing else of the host is changed but forwarding of uplinks where it
+//! is off, which is restored.
 //!
 //! Calls block for as long as the kernel needs. Servers for names and leases
 //! are async.

@@ -46,7 +46,7 @@ pub(crate) fn as_owner<T: Send>(
 
 /// A change of ids, on any thread, gives the whole process the value of
 /// `fs.suid_dumpable`: nothing, or a core that root's program is handed. So
-/// whether it is dumpable is put back to what it was. That is read once: a
+/// whether it is dumpable is restored to what it was. That is read once: a
 /// later answer may be another thread's doing.
 pub(crate) fn keep_dumpable<T>(
     work: impl FnOnce() -> Result<T, RootError>,

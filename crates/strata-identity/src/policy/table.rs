@@ -13,7 +13,7 @@ pub enum Access {
 
 /// Joining and health checks need no identity.
 pub const ANYONE: Access = Access::Anyone;
-/// Whoever is authenticated.
+/// Every authenticated caller.
 pub const NAMED: Access = Access::Roles(&[Admin, Operator, Viewer, Node]);
 /// Looks, and changes nothing.
 pub const READ: Access = Access::Roles(&[Admin, Operator, Viewer]);

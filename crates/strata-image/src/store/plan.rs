@@ -130,7 +130,7 @@ pub(super) fn plan_share(facts: &StoreContents, project: &str, percent: u8) -> P
 }
 
 impl StoredImage {
-    /// Whether it is for these projects, and for nobody else.
+    /// Whether only these projects may use it.
     fn is_only_of(&self, projects: &HashSet<&str>) -> bool {
         let all = |project: &String| projects.contains(project.as_str());
         !self.projects.is_empty() && self.projects.iter().all(all)

@@ -65,7 +65,7 @@ pub(super) fn write(batch: &mut Batch, table: &str) {
         r.opens_connection().verdict(&PacketVerdict::Drop);
     });
     // The receiver puts fragments together, of which the first may end before
-    // the flags of TCP, or before TCP. Nobody who answers sends TCP in such.
+    // the flags of TCP, or before TCP. No TCP reply is sent in such.
     let accept = &PacketVerdict::Accept;
     rule_of(batch, FAMILY, (table, "answers"), |r| {
         r.carries(Match::In, IPV4)

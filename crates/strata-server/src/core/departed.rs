@@ -40,7 +40,7 @@ impl DepartedNode {
 
 impl Core {
     /// Adds to the transaction that deletes the record of a node what is kept
-    /// of it. Of one that was removed nothing is: it joins anew.
+    /// of it. Of one that was removed nothing is: it joins as a new one.
     pub(super) fn depart(
         &self,
         transaction: Transaction,
